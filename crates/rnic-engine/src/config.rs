@@ -6,7 +6,8 @@ use rnic_base::{BitRate, Psn};
 use rnic_fae::Spawn;
 use rnic_wire::{Qpn, RnrTimer};
 
-use crate::transport::{Service, Transport};
+use crate::state::Service;
+use crate::transport::Transport;
 use crate::{CqId, PdId, PeerId, SrqId};
 
 /// An engine's own settings.

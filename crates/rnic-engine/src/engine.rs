@@ -8,10 +8,8 @@ mod look;
 mod setup;
 mod table;
 
-use rnic_base::{Absence, Duration, Psn, Time};
-use rnic_policy::PathLabel;
-use rnic_wire::falcon::PacketType;
-use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
+use rnic_base::{Absence, Duration, Time};
+use rnic_wire::{Format, Packet, Qpn};
 
 use crate::completion::Completion;
 use crate::config::EngineConfig;
@@ -20,96 +18,15 @@ use crate::dma::{Dma, Segment};
 use crate::error::{DropReason, PostError, RxOutcome};
 use crate::event::AsyncEvent;
 use crate::falcon::Nic;
-use crate::ready::Half;
+use crate::packet::{RxMeta, Transmit};
+use crate::qp::{Carrier, Qp};
+use crate::roce::RoceConnection;
 use crate::stats::{EngineStats, PoolStats};
 use crate::wr::{RecvRequest, SendRequest};
-use crate::{CqId, PeerId, SrqId};
+use crate::{CqId, SrqId};
 
-pub use change::SrqInfo;
-pub use falcon::{FalconArrival, FalconStats, FalconTransmit, Reach};
 pub use look::QpView;
 use table::QpTable;
-
-/// What the body knows about a packet beside its headers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RxMeta {
-    /// Whom it came from.
-    pub peer: PeerId,
-    /// The network marked it (ECN "congestion experienced").
-    pub congested: bool,
-}
-
-/// What sort of packet leaves, for accounting and traces.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum TransmitKind {
-    /// An acknowledgement of any sort, or a CNP.
-    Ack,
-    /// A request, for the first time.
-    Request,
-    /// A request, again.
-    RequestAgain,
-    /// A response, for the first time.
-    Response,
-    /// A response, again.
-    ResponseAgain,
-}
-
-impl TransmitKind {
-    /// That of a packet of Falcon.
-    #[inline]
-    pub const fn of_falcon(packet: PacketType, again: bool) -> Self {
-        match (packet, again) {
-            (PacketType::Nack | PacketType::Ack | PacketType::ExtendedAck, _) => Self::Ack,
-            (PacketType::PullData, false) => Self::Response,
-            (PacketType::PullData, true) => Self::ResponseAgain,
-            (_, false) => Self::Request,
-            (_, true) => Self::RequestAgain,
-        }
-    }
-
-    /// Whether the packet has been sent before.
-    pub fn is_retransmission(self) -> bool {
-        matches!(self, Self::RequestAgain | Self::ResponseAgain)
-    }
-}
-
-/// A packet to send. Its payload is [`Engine::segments`].
-#[derive(Clone, Copy, Debug)]
-pub struct Transmit {
-    /// Headers.
-    pub packet: Packet,
-    /// How to encode them.
-    pub format: Format,
-    /// Whom to send it to.
-    pub peer: PeerId,
-    /// What the network shall hash.
-    pub label: PathLabel,
-    /// The queue pair it comes from.
-    pub from: Qpn,
-    /// What sort of packet it is.
-    pub kind: TransmitKind,
-    /// Of datagrams, what their address says of it ([`crate::DatagramAddress::mark`]). Of other packets, nothing.
-    pub mark: u64,
-}
-
-impl Transmit {
-    /// What lies in the engine before the first packet.
-    pub(crate) const BLANK: Self = Self {
-        packet: Packet {
-            dest_qpn: Qpn::new(0),
-            psn: Psn::new(0),
-            flags: PacketFlags { solicited: false, ack_request: false, fecn: false, becn: false },
-            payload_len: 0,
-            headers: Headers::Cnp,
-        },
-        format: Format::RoceV2,
-        peer: PeerId(0),
-        label: PathLabel(0),
-        from: Qpn::new(0),
-        kind: TransmitKind::Ack,
-        mark: 0,
-    };
-}
 
 /// An RDMA NIC without link, clock and memory. See the crate documentation for how to drive it.
 #[derive(Debug)]
@@ -135,7 +52,7 @@ impl Engine {
     #[inline]
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
         let qp = self.qps.find_mut(qpn).ok_or(PostError::UnknownQp)?;
-        qp.post_send(&mut self.core, request)
+        qp.post_send(&mut self.core, request, 0)
     }
 
     /// Returns whether [`Engine::post_send`] would take `request` now. Nothing is changed.
@@ -143,7 +60,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::post_send`].
     pub fn check_send(&self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
-        self.qps.find(qpn).ok_or(PostError::UnknownQp)?.prepare_send(request).map(|_| ())
+        self.qps.find(qpn).ok_or(PostError::UnknownQp)?.check_send(request)
     }
 
     /// Queues a receive request on `qpn`.
@@ -153,7 +70,7 @@ impl Engine {
     #[inline]
     pub fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let qp = self.qps.find_mut(qpn).ok_or(PostError::UnknownQp)?;
-        qp.post_recv(&mut self.core, request)
+        qp.verbs.post_recv(&mut self.core, request)
     }
 
     /// Queues a receive request on a shared receive queue.
@@ -182,29 +99,21 @@ impl Engine {
         meta: RxMeta,
         dma: &mut D,
     ) -> RxOutcome {
-        self.core.now = now;
-        self.core.stats.packets_received += 1;
-        let Some(qp) = self.qps.find_mut(packet.dest_qpn) else {
-            return RxOutcome::Dropped(self.core.drop_packet(DropReason::UnknownQp));
+        let Self { core, qps, .. } = self;
+        core.now = now;
+        core.stats.packets_received += 1;
+        let Some(qp) = qps.find_mut(packet.dest_qpn) else {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::UnknownQp));
         };
-        if qp.peer != meta.peer || qp.transport.format != format {
-            return self.receive_unreliable(format, packet, meta, dma);
-        }
-        let outcome = qp.receive(&mut self.core, now, packet, meta.congested, dma);
-        self.core.watch.count(qp.slot, outcome);
-        if !self.core.overrun.is_empty() {
-            self.fail_overrun();
-        }
-        outcome
-    }
-
-    /// A packet that no reliable connection expects.
-    #[inline(never)]
-    fn receive_unreliable<D: Dma>(&mut self, format: Format, packet: &Packet, meta: RxMeta, dma: &mut D) -> RxOutcome {
-        let qp = self.qps.find_mut(packet.dest_qpn).expect("the caller has found it");
-        let outcome = qp.receive_unreliable(&mut self.core, format, packet, meta.peer, dma);
-        self.core.watch.count(qp.slot, outcome);
-        if !self.core.overrun.is_empty() {
+        let outcome = match qp {
+            Qp { verbs, carrier: Carrier::Roce(connection) } if verbs.head.accepts(meta.peer, format) => {
+                connection.receive(verbs, core, packet, meta.congested, dma)
+            }
+            _ => qp.receive_other(core, format, packet, meta.peer, dma),
+        };
+        core.watch.count(qp.verbs.head.slot, outcome);
+        qp.settle_if_failed(core, None);
+        if !core.overrun.is_empty() {
             self.fail_overrun();
         }
         outcome
@@ -216,24 +125,24 @@ impl Engine {
     pub fn transmit(&mut self, now: Time) -> Option<&Transmit> {
         self.core.now = now;
         while let Some(control) = self.core.control.pop() {
-            if let Some(qp) = self.qps.at_mut(control.slot).filter(|qp| qp.number == control.from) {
+            if let Some(qp) = self.qps.at_mut(control.slot).filter(|qp| qp.verbs.head.number == control.from) {
                 control.write(&mut self.core.out.packet);
-                qp.send_ack(&mut self.core);
+                RoceConnection::send_ack(&qp.verbs, &mut self.core);
                 return Some(&self.core.out);
             }
         }
         while let Some((half, slot)) = self.core.ready.pop() {
             let Some(qp) = self.qps.at_mut(slot) else { continue };
-            let made = match half {
-                Half::Requester => qp.transmit_request(&mut self.core, now),
-                Half::Responder => qp.transmit_response(&mut self.core, now),
-                Half::Falcon => unreachable!("what waits there goes to Falcon's own ring"),
+            let Qp { verbs, carrier } = qp;
+            let made = match carrier {
+                Carrier::Roce(connection) => connection.transmit(half, verbs, &mut self.core),
+                Carrier::Unreliable(end) => end.transmit(verbs, &mut self.core),
+                Carrier::Falcon(_) => unreachable!("it waits in the ring of Falcon's own"),
             };
+            qp.settle_if_failed(&mut self.core, None);
             if made {
                 return Some(&self.core.out);
             }
-            let peer = qp.peer;
-            self.core.pass_on_room(peer);
         }
         // Requests may have failed on the way; a dead completion queue takes its queue pairs along.
         if !self.core.overrun.is_empty() {
@@ -278,10 +187,9 @@ impl Engine {
     pub fn tick(&mut self, now: Time) {
         self.core.now = now;
         while let Some((deadline, slot)) = self.core.timers.pop_due(now) {
-            match self.qps.at_mut(slot).filter(|qp| qp.armed == deadline) {
-                Some(qp) if qp.extra.falcon().is_none() => {
-                    qp.armed = crate::timer::Deadline::NEVER;
-                    qp.wake_up(&mut self.core, now);
+            match self.qps.at_mut(slot) {
+                Some(qp @ Qp { carrier: Carrier::Roce(_) | Carrier::Unreliable(_), .. }) => {
+                    qp.on_alarm(&mut self.core, deadline);
                 }
                 _ => self.tick_falcon(deadline, slot),
             }
@@ -322,13 +230,11 @@ impl Engine {
     #[cold]
     fn fail_overrun(&mut self) {
         while let Some(cq) = self.core.overrun.pop() {
-            for qp in self.qps.iter_mut().filter(|qp| qp.send_cq == cq || qp.recv_cq == cq) {
-                if qp.state != crate::QpState::Reset {
-                    self.core.notice(AsyncEvent::QpFatal(qp.number));
-                    qp.enter_error(&mut self.core);
-                    if let Some(nic) = &mut self.falcon {
-                        qp.stop_falcon(&mut self.core, nic);
-                    }
+            for qp in self.qps.iter_mut().filter(|qp| qp.verbs.head.uses(cq)) {
+                if qp.verbs.head.state != crate::QpState::Reset {
+                    self.core.notice(AsyncEvent::QpFatal(qp.verbs.head.number));
+                    qp.verbs.fail(&mut self.core);
+                    qp.settle_if_failed(&mut self.core, self.falcon.as_deref_mut());
                 }
             }
         }

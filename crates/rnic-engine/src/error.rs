@@ -7,8 +7,8 @@ use rnic_base::limits;
 
 use rnic_wire::Qpn;
 
-use crate::qp::QpState;
-use crate::transport::Service;
+use crate::state::QpState;
+use crate::state::Service;
 
 /// Why a resource could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

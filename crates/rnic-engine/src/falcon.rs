@@ -73,18 +73,17 @@ mod upper;
 use rnic_base::Seq;
 use rnic_falcon::connection::Connection;
 use rnic_falcon::delivery::Delivery;
-use rnic_policy::{FalconErrors, FalconOrdering};
 
-use crate::PeerId;
-use crate::qp::QpInfo;
+use crate::core::Core;
 use crate::timer::Deadline;
 use nic::Lacks;
 use request::Requests;
-use room::Room;
+use room::CreditUse;
 use serve::Serving;
 
 pub(crate) use drive::tick_nic;
 pub(crate) use nic::{Lack, Nic, SLOT};
+pub(crate) use request::check_order;
 
 /// Entries of a queue pair in the timer heap that are good: one for each kind of timeout, about. Where there are more,
 /// one is armed anew when its turn comes.
@@ -93,11 +92,17 @@ const ALARMS_MAX: usize = 4;
 /// Entries of a queue pair in the timer heap, with those that are not good any more.
 const TIMER_ENTRIES: usize = 4 * ALARMS_MAX;
 
-/// A queue pair's part of it.
+/// What carries a queue pair whose packets are Falcon's: a connection, and its place in the rings of the NIC.
 #[derive(Debug)]
-pub(crate) struct FalconQp {
-    /// Who is at the other end.
-    pub(crate) peer: PeerId,
+pub(crate) struct FalconEnd {
+    schedule: Schedule,
+    /// Made with the first packet in either direction.
+    link: Option<Box<Link>>,
+}
+
+/// Where a queue pair stands in the rings and in the timer heap of its NIC.
+#[derive(Debug)]
+struct Schedule {
     /// In the ring of those who can send.
     queued: bool,
     /// In which rings of those who wait for resources.
@@ -105,53 +110,80 @@ pub(crate) struct FalconQp {
     /// Its entries in the timer heap that are good, earliest first. Acknowledgements wait for microseconds, probes and
     /// packets for many more: what was armed for the latter stays good while the former go before it.
     alarms: [Deadline; ALARMS_MAX],
-    /// Made with the first packet in either direction.
-    link: Option<Box<Link>>,
 }
 
-/// A connection, and what verbs keep of it.
+/// A connection, and what RDMA keeps of it.
 #[derive(Debug)]
 struct Link {
     connection: Connection,
     /// Which of the NIC's adaptive engines is its.
     adaptive: usize,
-    mapping: Mapping,
-    room: Room,
+    requests: Requests,
+    serving: Serving,
+    credit: CreditUse,
 }
 
 // There are very many of them: it shall not grow unseen into another size class of the allocator.
 const _: () = assert!(size_of::<Link>() <= 1_608);
 
-/// Verbs' half.
-#[derive(Debug)]
-struct Mapping {
-    ordering: FalconOrdering,
-    errors: FalconErrors,
-    requests: Requests,
-    serving: Serving,
+impl Schedule {
+    /// Puts the queue pair in `slot` into the ring of those who can send.
+    #[inline]
+    fn enlist(&mut self, slot: u32, core: &mut Core) {
+        if !self.queued {
+            self.queued = true;
+            core.ready.push_falcon(slot, 0);
+        }
+    }
+
+    /// Puts it into the ring of those who wait for resources.
+    fn wait_for(&mut self, nic: &mut Nic, slot: u32, lack: Lack) {
+        if !self.waits.has(lack) {
+            self.waits.add(lack);
+            nic.push_waiting(slot, lack);
+        }
+    }
+
+    /// Wakes it at `timeout`, before all its other entries in the timer heap.
+    #[inline(never)]
+    fn arm(&mut self, slot: u32, core: &mut Core, timeout: Deadline) {
+        // Where there is no place, the earliest gives way: its entry is the first to leave the heap.
+        if !self.alarms[ALARMS_MAX - 1].is_set() {
+            self.alarms.rotate_right(1);
+        }
+        self.alarms[0] = timeout;
+        let mut none = Deadline::NEVER;
+        core.timers.arm(slot, timeout, &mut none);
+    }
 }
 
-impl FalconQp {
-    /// The packet delivery layer of its connection, to look at; none before the first packet and after the end.
+impl FalconEnd {
+    pub(crate) fn new() -> Self {
+        let schedule = Schedule { queued: false, waits: Lacks::NONE, alarms: [Deadline::NEVER; ALARMS_MAX] };
+        Self { schedule, link: None }
+    }
+
+    /// Returns the packet delivery layer of its connection, to look at; none before the first packet and after the end.
     pub(crate) fn delivery(&self) -> Option<&Delivery> {
         self.link.as_deref().map(|link| link.connection.delivery())
     }
 
-    /// What can be asked about the queue pair, with transactions for packets.
-    pub(crate) fn fill(&self, info: QpInfo, first_sent: Seq, first_received: Seq) -> QpInfo {
+    /// Returns what can be asked about a connection, with transactions for packets: the first not acknowledged, the
+    /// next never sent, the request expected, the response expected.
+    pub(crate) fn numbers(&self, first_sent: Seq, first_received: Seq) -> [Seq; 4] {
         let stats = self.link.as_ref().map(|link| *link.connection.transactions().stats()).unwrap_or_default();
         let una = first_sent + stats.completed;
-        let (next, expected) = (first_sent + stats.submitted, first_received + stats.delivered);
-        QpInfo { una, next, expected, response_expected: una, ..info }
+        [una, first_sent + stats.submitted, first_received + stats.delivered, una]
     }
 
-    pub(crate) fn new() -> Self {
-        Self {
-            peer: PeerId::NOBODY,
-            queued: false,
-            waits: Lacks::NONE,
-            alarms: [Deadline::NEVER; ALARMS_MAX],
-            link: None,
+    /// Returns whether `deadline`, which has come up in the timer heap, is one of ours; then it is so no more.
+    pub(crate) fn take_alarm(&mut self, deadline: Deadline) -> bool {
+        let alarms = &mut self.schedule.alarms;
+        let found = alarms.iter().position(|alarm| *alarm == deadline);
+        if let Some(index) = found {
+            alarms[index..].rotate_left(1);
+            alarms[ALARMS_MAX - 1] = Deadline::NEVER;
         }
+        found.is_some()
     }
 }

@@ -1,6 +1,7 @@
 //! Memory regions: what a key grants.
 
 mod index;
+pub(crate) mod windows;
 
 use bitflags::bitflags;
 use rnic_base::limits::{MEMORY_REGIONS_MAX, MEMORY_WINDOWS_MAX};
@@ -8,8 +9,8 @@ use rnic_wire::Qpn;
 
 use crate::PdId;
 use crate::error::MemoryError;
-use crate::mw::{Binding, WindowKind, Windows};
 use index::KeyIndex;
+use windows::{Binding, WindowKind, Windows};
 
 bitflags! {
     /// Rights on a memory region. Local reading is always granted.

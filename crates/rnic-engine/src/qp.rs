@@ -1,60 +1,28 @@
-//! The queue pair: routes only. Who owns what:
-//!
-//! * [`requester`]: the send queue and the request window; makes request packets;
-//! * [`completer`]: what comes back for them: acknowledgements, responses; completes the send queue;
-//! * [`responder`]: the peer's requests: order, placement, receive queue, acknowledgements;
-//! * [`fetch`]: the peer's reads and atomics, and the responses to them; FaSR's are sent by the requester;
-//! * [`regulator`]: congestion control, scheduling, pacing, when the transport has any;
-//! * [`clock`]: the deadlines of all of these;
-//! * [`credits`]: receives that are posted at the other end, where that is told;
-//! * [`local`]: requests of which nothing travels;
-//! * [`placement`]: atomic writes and flushes;
-//! * [`shared`]: targets of extended reliable connections (XRC);
-//! * [`extra`]: what only some have, behind one pointer;
-//! * [`unreliable`]: both halves of queue pairs of unreliable services, on the same queues;
-//! * [`state`]: the table of legal state changes; [`fail`]: the way into the error state; [`fault`]: memory that a body
-//!   could not read.
-
-pub(crate) mod clock;
-pub(crate) mod completer;
-pub(crate) mod credits;
-pub(crate) mod extra;
-pub(crate) mod fail;
-mod fault;
-pub(crate) mod fetch;
-pub(crate) mod gather;
-pub(crate) mod local;
-pub(crate) mod placement;
-pub(crate) mod regulator;
-pub(crate) mod requester;
-pub(crate) mod responder;
-pub(crate) mod shared;
-pub(crate) mod state;
-pub(crate) mod unreliable;
+//! The queue pair: what verbs keep of it, and what carries it. Routes only.
 
 use std::sync::Arc;
 
 use rnic_base::Seq;
-use rnic_policy::{PathEvent, PathLabel, PathView};
-use rnic_wire::{Headers, Packet, Qpn, RnrTimer};
+use rnic_wire::{Format, Packet, Qpn};
 
-use crate::config::QpAttributes;
+use crate::PeerId;
+use crate::config::{QpAttributes, QpConnection, QpTiming};
 use crate::core::Core;
 use crate::dma::Dma;
-use crate::error::{DropReason, RxOutcome};
+use crate::error::{DropReason, ModifyError, PostError, RxOutcome};
+use crate::falcon::{self, FalconEnd, Nic};
 use crate::mr::Access;
+use crate::roce::RoceConnection;
+use crate::srq::Target;
+use crate::state::{QpState, Service};
 use crate::stats::QpStats;
 use crate::timer::Deadline;
-use crate::transport::{Service, Transport};
-use crate::{CqId, PdId, PeerId, SrqId};
-
-use completer::ResponseWindow;
-use extra::Extra;
-use regulator::Regulator;
-use requester::Requester;
-use responder::Responder;
-pub use state::QpState;
-use unreliable::Unreliable;
+use crate::transport::Transport;
+use crate::unreliable::UnreliableEnd;
+use crate::verbs::Verbs;
+use crate::verbs::head::Head;
+use crate::verbs::recv::RecvHalf;
+use crate::wr::SendRequest;
 
 /// What can be asked about a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,249 +59,369 @@ pub struct QpInfo {
 /// A queue pair.
 #[derive(Debug)]
 pub(crate) struct Qp {
-    pub(crate) number: Qpn,
-    /// Index in the engine's table: how timers and rings name it.
-    pub(crate) slot: u32,
-    pub(crate) state: QpState,
-    /// What the peer may do, whatever a key grants.
-    pub(crate) access: Access,
-    /// Who is at the other end: [`PeerId::NOBODY`] in unreliable services, whose packets come in by another way.
-    pub(crate) peer: PeerId,
-    pub(crate) dest_qpn: Qpn,
-    mtu: u16,
-    pub(crate) pd: PdId,
-    pub(crate) send_cq: CqId,
-    pub(crate) recv_cq: CqId,
-    pub(crate) srq: Option<SrqId>,
-    pub(crate) signal_all: bool,
-    pub(crate) min_rnr_timer: RnrTimer,
-    /// Packets in a turn, and how many of the present one are left.
-    pub(crate) turn_packets: u16,
-    pub(crate) turn_left: u16,
-    pub(crate) label: PathLabel,
-    /// Where this queue pair's entry in the timer heap stands.
-    pub(crate) armed: Deadline,
-    pub(crate) transport: Arc<Transport>,
-    pub(crate) requester: Requester,
-    pub(crate) responder: Responder,
-    /// Responses to our reads, in split sequence spaces; made with the first read.
-    pub(crate) responses: Option<Box<ResponseWindow>>,
-    pub(crate) regulator: Option<Box<Regulator>>,
-    /// The state of the path policy, if it keeps any; or the connection, when its packets are Falcon's. Then requester
-    /// and responder are in no ring, and `peer` is nobody, as in unreliable services.
-    pub(crate) extra: Extra,
-    /// What only unreliable services need.
-    pub(crate) unreliable: Unreliable,
-    pub(crate) stats: QpStats,
+    pub(crate) verbs: Verbs,
+    pub(crate) carrier: Carrier,
+}
+
+/// What carries a queue pair: chosen when it is made, by its service and transport.
+#[derive(Debug)]
+pub(crate) enum Carrier {
+    /// A reliable connection of the RoCE family: RoCE, IRN, FaSR.
+    Roce(RoceConnection),
+    /// An unreliable connection, or unreliable datagrams.
+    Unreliable(UnreliableEnd),
+    /// A reliable connection whose packets are Falcon's.
+    Falcon(FalconEnd),
+}
+
+// Two of these are a connection, most of them idle at any time: what is needed only after a loss, a read or a
+// congestion mark lies behind a pointer that is empty until then.
+const _: () = assert!(size_of::<Qp>() <= 488);
+
+impl Carrier {
+    fn new(transport: &Transport) -> Self {
+        match transport.service {
+            Service::ReliableConnection if transport.falcon().is_some() => Self::Falcon(FalconEnd::new()),
+            Service::ReliableConnection => Self::Roce(RoceConnection::new(transport)),
+            Service::UnreliableConnection | Service::UnreliableDatagram => Self::Unreliable(UnreliableEnd::new()),
+        }
+    }
 }
 
 impl Qp {
     pub(crate) fn new(number: Qpn, slot: u32, attributes: &QpAttributes) -> Self {
         let transport = attributes.transport.for_service(attributes.service);
-        let start = Seq::UNSET;
-        let reliable = transport.service == Service::ReliableConnection;
-        let is_falcon = reliable && transport.profile.protocol.falcon().is_some();
-        let mut qp = Self {
-            number,
-            slot,
-            state: QpState::Reset,
-            access: Access::all(),
-            peer: if reliable && !is_falcon { PeerId::default() } else { PeerId::NOBODY },
-            dest_qpn: Qpn::default(),
-            // Nothing is cut into packets before a connection says how; what is posted in the error state is still
-            // measured.
-            mtu: rnic_base::limits::MTU_MIN as u16,
-            pd: attributes.pd,
-            send_cq: attributes.send_cq,
-            recv_cq: attributes.recv_cq,
-            srq: attributes.srq,
-            signal_all: attributes.signal_all,
-            min_rnr_timer: RnrTimer::from_code(0),
-            turn_packets: 1,
-            turn_left: 1,
-            label: PathLabel::default(),
-            armed: Deadline::NEVER,
-            requester: Requester::new(attributes, start, &transport),
-            responder: Responder::new(attributes, start, &transport),
-            responses: None,
-            regulator: None,
-            extra: if is_falcon { Extra::new_falcon() } else { Extra::default() },
-            unreliable: Unreliable::default(),
-            transport,
-            stats: QpStats::default(),
-        };
-        (qp.requester.queued, qp.responder.queued) = (is_falcon, is_falcon);
-        qp
+        let carrier = Carrier::new(&transport);
+        Self { verbs: Verbs::new(Head::new(number, slot, attributes, transport), attributes), carrier }
     }
 
-    /// What it would be made of once more.
-    fn attributes(&self) -> QpAttributes {
-        QpAttributes {
-            pd: self.pd,
-            send_cq: self.send_cq,
-            recv_cq: self.recv_cq,
-            srq: self.srq,
-            max_send_wr: self.requester.queue.limit(),
-            max_recv_wr: self.responder.queue.limit(),
-            max_send_sge: self.requester.queue.sge_limit() as u32,
-            max_recv_sge: self.responder.queue.sge_limit() as u32,
-            signal_all: self.signal_all,
-            service: self.transport.service,
-            transport: Arc::clone(&self.transport),
-            number: Some(self.number),
+    /// Returns Falcon's part, when Falcon carries it.
+    #[inline]
+    pub(crate) fn falcon(&self) -> Option<&FalconEnd> {
+        match &self.carrier {
+            Carrier::Falcon(falcon) => Some(falcon),
+            _ => None,
         }
     }
 
-    /// Another transport of reliable connections, of the same family, before there is a connection.
-    pub(crate) fn adopt(&mut self, transport: &Arc<Transport>) {
-        self.transport = Arc::clone(transport);
-        if self.srq.is_some() {
+    /// Gives it another transport of reliable connections of the RoCE family, before there is a connection.
+    pub(crate) fn set_transport(&mut self, transport: &Arc<Transport>) {
+        self.verbs.head.transport = Arc::clone(transport);
+        self.carrier = Carrier::new(transport);
+        if self.verbs.head.srq.is_some() {
             // Nothing is posted to it: what it claims is by the transport's window.
-            self.responder = Responder::new(&self.attributes(), Seq::UNSET, &self.transport);
+            self.verbs.recv = RecvHalf::new(&self.verbs.attributes(), transport);
         }
+    }
+
+    /// Makes it the target of an extended reliable connection, in the XRC domain `domain`.
+    pub(crate) fn make_target(&mut self, core: &mut Core, domain: u32) {
+        self.verbs.recv.is_target = true;
+        core.targets.insert(self.verbs.head.number.get(), Target::new(domain));
     }
 
     /// Back to `Reset`, with the same queues.
     pub(crate) fn reset(&mut self) {
-        let attributes = self.attributes();
+        let (number, slot, attributes) = (self.verbs.head.number, self.verbs.head.slot, self.verbs.attributes());
         // Timers may still name this slot: a spurious wake-up does nothing.
-        let is_target = self.responder.is_target;
-        *self = Self::new(self.number, self.slot, &attributes);
-        self.responder.is_target = is_target;
+        let is_target = self.verbs.recv.is_target;
+        *self = Self::new(number, slot, &attributes);
+        self.verbs.recv.is_target = is_target;
     }
 
-    pub(crate) fn info(&self) -> QpInfo {
-        let una = self.requester.window.una;
-        let info = QpInfo {
-            number: self.number,
-            state: self.state,
-            service: self.transport.service,
-            access: self.access,
-            qkey: if self.transport.service == Service::UnreliableDatagram { self.unreliable.qkey() } else { 0 },
-            dest_qpn: self.dest_qpn,
-            una,
-            next: self.requester.window.next,
-            requests_under_way: self.requester.queue.under_way(),
-            expected: self.responder.window.expected,
-            msn: self.responder.msn & 0xff_ffff,
-            response_expected: match &self.responses {
-                Some(responses) if !self.transport.scheduled => responses.window.expected,
-                _ => una,
-            },
-            stats: self.stats,
-        };
-        match self.extra.falcon() {
-            None => info,
-            Some(falcon) => falcon.fill(info, self.requester.start, self.responder.start),
+    /// Queues a request. Its receive, if it takes one, is of the shared receive queue `srqn` of a target, where that is
+    /// not 0.
+    #[inline(always)]
+    pub(crate) fn post_send(&mut self, core: &mut Core, request: &SendRequest<'_>, srqn: u32) -> Result<(), PostError> {
+        let Self { verbs, carrier } = self;
+        let mut wqe = verbs.send.prepare(&verbs.head, request)?;
+        if let Carrier::Falcon(_) = carrier {
+            falcon::check_order(&verbs.head, &wqe)?;
+        }
+        if srqn != 0 && wqe.op.consumes_receive() {
+            // Nothing else uses it there.
+            wqe.operand = u64::from(srqn);
+        }
+        if verbs.send.post(&verbs.head, core, wqe, request) {
+            match carrier {
+                Carrier::Roce(connection) => connection.on_work(verbs, core),
+                Carrier::Unreliable(end) => end.on_work(verbs, core),
+                Carrier::Falcon(end) => end.on_work(verbs, core),
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks whether [`Qp::post_send`] would take `request`.
+    pub(crate) fn check_send(&self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        let wqe = self.verbs.send.prepare(&self.verbs.head, request)?;
+        match self.carrier {
+            Carrier::Falcon(_) => falcon::check_order(&self.verbs.head, &wqe),
+            _ => Ok(()),
         }
     }
 
-    /// Who is at the other end, if there is such a place.
-    pub(crate) fn far_end(&self) -> PeerId {
-        match self.transport.service {
-            Service::UnreliableConnection => self.unreliable.peer(),
-            _ => self.extra.falcon().map_or(self.peer, |falcon| falcon.peer),
+    /// Takes in datagrams of up to `mtu` bytes from anybody from now on.
+    ///
+    /// # Errors
+    /// When its service is another.
+    pub(crate) fn begin_receiving_unconnected(&mut self, mtu: u32) -> Result<(), ModifyError> {
+        let head = &mut self.verbs.head;
+        if head.transport.service != Service::UnreliableDatagram {
+            return Err(ModifyError::Service(head.transport.service));
+        }
+        head.state = QpState::ReadyToReceive;
+        head.set_mtu(mtu);
+        Ok(())
+    }
+
+    /// Connects it: packets are taken in from now on.
+    ///
+    /// # Errors
+    /// When its service has no connections.
+    pub(crate) fn begin_receiving(&mut self, connection: &QpConnection) -> Result<(), ModifyError> {
+        let Self { verbs, carrier } = self;
+        if verbs.head.transport.service == Service::UnreliableDatagram {
+            return Err(ModifyError::Service(verbs.head.transport.service));
+        }
+        let start = Seq::start(connection.rq_psn);
+        verbs.head.state = QpState::ReadyToReceive;
+        verbs.head.set_peer(connection.peer);
+        verbs.head.dest_qpn = connection.dest_qpn;
+        verbs.head.set_mtu(connection.mtu);
+        verbs.head.min_rnr_timer = connection.min_rnr_timer;
+        verbs.recv.connect(start, connection.max_dest_rd_atomic as u8);
+        match carrier {
+            Carrier::Roce(roce) => roce.begin_receiving(verbs, start),
+            Carrier::Unreliable(end) => end.begin_receiving(start),
+            Carrier::Falcon(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Makes it ready to send, from now on or again.
+    pub(crate) fn begin_sending(&mut self, core: &mut Core, timing: &QpTiming) {
+        let Self { verbs, carrier } = self;
+        let fresh = verbs.head.state == QpState::ReadyToReceive;
+        verbs.head.state = QpState::ReadyToSend;
+        verbs.send.set_limits(timing);
+        let start = Seq::start(timing.sq_psn);
+        match carrier {
+            Carrier::Roce(connection) => {
+                if fresh {
+                    connection.begin_sending(verbs, core, start);
+                }
+                connection.on_work(verbs, core);
+            }
+            Carrier::Unreliable(end) => {
+                if fresh {
+                    end.begin_sending(verbs, core, start);
+                }
+                end.on_work(verbs, core);
+            }
+            Carrier::Falcon(end) => {
+                if fresh && verbs.send.start == Seq::UNSET {
+                    verbs.send.start = start;
+                }
+                end.begin_sending(verbs, core);
+            }
         }
     }
 
-    /// Why a packet from `peer`, which is not the peer or speaks another protocol, or comes too late for an unreliable
-    /// service, is none of ours.
+    /// Begins to drain the send queue.
+    pub(crate) fn drain(&mut self, core: &mut Core) {
+        let Self { verbs, carrier } = self;
+        verbs.head.state = QpState::SendQueueDrained;
+        match carrier {
+            Carrier::Roce(connection) => connection.drain(verbs, core),
+            Carrier::Unreliable(_) | Carrier::Falcon(_) => verbs.send.notice_drained(&verbs.head, core),
+        }
+    }
+
+    /// Has datagrams for it have the key `qkey`.
+    ///
+    /// # Errors
+    /// When its service is another.
+    pub(crate) fn set_qkey(&mut self, qkey: u32) -> Result<(), ModifyError> {
+        match (&mut self.carrier, self.verbs.head.transport.service) {
+            (Carrier::Unreliable(end), Service::UnreliableDatagram) => end.set_qkey(qkey),
+            (_, service) => return Err(ModifyError::Service(service)),
+        }
+        Ok(())
+    }
+
+    /// To the error state from anywhere: everything posted is flushed, but for the oldest request where the peer is
+    /// known to have refused it: that completes with the reason.
+    pub(crate) fn fail(&mut self, core: &mut Core) {
+        let Self { verbs, carrier } = self;
+        match carrier.known_failure(verbs) {
+            Some(status) => verbs.fail_head(core, status),
+            None => verbs.fail(core),
+        }
+    }
+
+    /// See [`crate::Engine::give_up_on_peer`].
+    pub(crate) fn give_up_on_peer(&mut self, core: &mut Core) {
+        let Self { verbs, carrier } = self;
+        let known = carrier.known_failure(verbs);
+        verbs.give_up_on_peer(core, known);
+    }
+
+    /// Takes a packet in that is not from the peer, or not of the format, that a connection of RoCE's expects.
+    #[inline(never)]
+    pub(crate) fn receive_other<D: Dma>(
+        &mut self,
+        core: &mut Core,
+        format: Format,
+        packet: &Packet,
+        peer: PeerId,
+        dma: &mut D,
+    ) -> RxOutcome {
+        let Self { verbs, carrier } = self;
+        match carrier {
+            Carrier::Unreliable(end) if end.accepts(&verbs.head, peer, format) => end.receive(verbs, core, packet, dma),
+            _ => RxOutcome::Dropped(core.drop_packet(self.drop_reason(peer))),
+        }
+    }
+
+    /// `deadline` has come up in the timer heap for this queue pair, which does what is due if it is its own.
+    pub(crate) fn on_alarm(&mut self, core: &mut Core, deadline: Deadline) {
+        if let Carrier::Roce(connection) = &mut self.carrier
+            && connection.take_alarm(deadline)
+        {
+            connection.on_timeout(&mut self.verbs, core);
+            self.settle_if_failed(core, None);
+        }
+    }
+
+    /// The payload of the packet in `core.out`, the last one that this queue pair has made, cannot be read. Returns
+    /// whether a packet without payload takes its place there.
     #[cold]
-    pub(crate) fn why_foreign(&self, peer: PeerId) -> DropReason {
-        let expected = if self.transport.service == Service::UnreliableDatagram { peer } else { self.far_end() };
-        match self.state {
+    pub(crate) fn fault_payload(&mut self, core: &mut Core) -> bool {
+        let Self { verbs, carrier } = self;
+        let made = match carrier {
+            Carrier::Roce(connection) => connection.fault_payload(verbs, core),
+            Carrier::Unreliable(end) => {
+                end.fault_payload(verbs, core);
+                false
+            }
+            Carrier::Falcon(_) => false,
+        };
+        self.settle_if_failed(core, None);
+        made
+    }
+
+    /// The input at hand is done: if this queue pair has failed during it, its carrier gives back what it holds of the
+    /// NIC.
+    #[inline(always)]
+    pub(crate) fn settle_if_failed(&mut self, core: &mut Core, nic: Option<&mut Nic>) {
+        if self.verbs.head.has_failed {
+            self.settle_failure(core, nic);
+        }
+    }
+
+    /// Gives back what its carrier holds of the NIC. A connection of Falcon's ends, unless it owes its peer a refusal.
+    #[cold]
+    #[inline(never)]
+    fn settle_failure(&mut self, core: &mut Core, nic: Option<&mut Nic>) {
+        let Self { verbs, carrier } = self;
+        verbs.head.has_failed = false;
+        match (carrier, nic) {
+            (Carrier::Roce(connection), _) => connection.stop(verbs, core),
+            (Carrier::Falcon(end), Some(nic)) => end.stop(verbs, core, nic),
+            (Carrier::Unreliable(_) | Carrier::Falcon(_), _) => {}
+        }
+    }
+
+    /// Takes this queue pair out of everything that all share, before it is reset or destroyed.
+    pub(crate) fn leave(&mut self, core: &mut Core, nic: Option<&mut Nic>) {
+        let Self { verbs, carrier } = self;
+        if let (Carrier::Falcon(end), Some(nic)) = (&mut *carrier, nic) {
+            end.leave(verbs, core, nic);
+        }
+        core.forget(verbs.head.slot);
+        if let Carrier::Roce(connection) = carrier {
+            connection.leave(verbs, core);
+            // It may have been woken for credit that it leaves unused.
+            core.pass_on_room(verbs.head.peer());
+        }
+    }
+
+    /// See [`crate::Engine::repeat_acks`].
+    pub(crate) fn repeat_acks(&mut self, core: &mut Core) -> bool {
+        let Self { verbs, carrier } = self;
+        let state = verbs.head.state;
+        let talks = matches!(state, QpState::ReadyToReceive | QpState::ReadyToSend | QpState::SendQueueDrained);
+        if !(talks || state == QpState::Error && verbs.recv.refused.is_some()) {
+            return false;
+        }
+        match carrier {
+            Carrier::Roce(connection) => connection.repeat_acks(verbs, core),
+            Carrier::Falcon(end) => end.repeat_acks(verbs, core),
+            Carrier::Unreliable(_) => false,
+        }
+    }
+
+    /// Returns why a packet from `peer` is none of ours: it is not from the peer, has another format, or comes too
+    /// late.
+    #[cold]
+    fn drop_reason(&self, peer: PeerId) -> DropReason {
+        let head = &self.verbs.head;
+        let is_datagram = head.transport.service == Service::UnreliableDatagram;
+        match head.state {
             QpState::Reset | QpState::Init => DropReason::State,
-            _ if expected != peer => DropReason::WrongPeer,
-            QpState::Error if self.peer == PeerId::NOBODY => DropReason::State,
+            _ if !is_datagram && head.peer() != peer => DropReason::WrongPeer,
+            QpState::Error if !matches!(self.carrier, Carrier::Roce(_)) => DropReason::State,
             _ => DropReason::WrongFormat,
         }
     }
 
-    /// Takes a packet that names this queue pair and comes from its peer.
-    #[inline]
-    pub(crate) fn receive<D: Dma>(
-        &mut self,
-        core: &mut Core,
-        now: rnic_base::Time,
-        packet: &Packet,
-        congested: bool,
-        dma: &mut D,
-    ) -> RxOutcome {
-        core.echo = congested && self.notify_congestion(core, now);
-        core.echoed = packet.flags.becn;
-        match packet.headers {
-            Headers::Send { .. }
-            | Headers::Write { .. }
-            | Headers::ReadRequest { .. }
-            | Headers::AtomicRequest { .. }
-            | Headers::PlacementRequest { .. }
-            | Headers::SharedSend { .. }
-            | Headers::SharedWrite { .. } => {
-                if self.state.receives() {
-                    self.receive_request(core, packet, dma)
-                } else {
-                    self.receive_late(core)
-                }
-            }
-            Headers::Ack { aeth, sack } if self.transmits() => self.receive_ack(core, now, packet.psn, aeth, sack),
-            Headers::LossAck { note, .. } if self.transmits() => self.receive_loss_ack(core, now, packet.psn, &note),
-            // Serving reads is the receiving half's business.
-            Headers::ReadAck { aeth, sack } if self.state.receives() => {
-                self.receive_response_ack(core, now, packet.psn, aeth, sack)
-            }
-            Headers::ReadResponse { .. } | Headers::AtomicResponse { .. } if self.state.sends() => {
-                self.receive_response(core, now, packet, dma)
-            }
-            Headers::Cnp if self.state.sends() => {
-                self.heed_congestion(core, now);
-                RxOutcome::Accepted
-            }
-            Headers::ReadResponse { .. } if self.state == QpState::Error => self.receive_late_response(core),
-            _ => RxOutcome::Dropped(core.drop_packet(DropReason::State)),
+    /// Checks that it may be given another transport, or be made a target: a reliable connection of the RoCE family.
+    pub(crate) fn check_roce(&self) -> Result<(), ModifyError> {
+        match self.carrier {
+            Carrier::Roce(_) => Ok(()),
+            _ => Err(ModifyError::Service(self.verbs.head.transport.service)),
         }
     }
 
-    /// Payload bytes of a full packet.
-    #[inline]
-    pub(crate) fn mtu(&self) -> u32 {
-        u32::from(self.mtu)
-    }
-
-    /// Packets are cut to `mtu` from now on.
-    pub(crate) fn set_mtu(&mut self, mtu: u32) {
-        self.mtu = mtu as u16;
-    }
-
-    /// The label for the next packet.
-    #[inline]
-    pub(crate) fn choose_path(&mut self, now: rnic_base::Time, retransmission: bool) -> PathLabel {
-        if !self.extra.is_none() {
-            self.ask_path(now, &PathEvent::Sending { retransmission });
-        }
-        self.label
-    }
-
-    /// A number of this connection's own, the same in every run.
-    pub(crate) fn flow_hash(&self) -> u64 {
-        let ends = u64::from(self.number.get()) << 32 | u64::from(self.dest_qpn.get());
-        let mixed = (ends ^ u64::from(self.peer.0) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        mixed ^ mixed >> 29
-    }
-
-    /// Tells the path policy what happened; it may change the label.
-    #[cold]
-    pub(crate) fn ask_path(&mut self, now: rnic_base::Time, event: &PathEvent) {
-        let view = PathView { now, flow_hash: self.flow_hash() };
-        if let Some(state) = self.extra.path_mut() {
-            let paths = &self.transport.profile.paths;
-            let actions = (paths.policy.on_event)(state, event, &view, &paths.params);
-            self.label = actions.label.unwrap_or(self.label);
+    pub(crate) fn info(&self) -> QpInfo {
+        let Self { verbs, carrier } = self;
+        let Verbs { head, send, recv, stats } = verbs;
+        let (start, first) = (send.start, recv.start);
+        let mut qkey = 0;
+        let [una, next, expected, response_expected] = match carrier {
+            Carrier::Roce(connection) => connection.numbers(&head.transport),
+            Carrier::Falcon(end) => end.numbers(start, first),
+            Carrier::Unreliable(end) => {
+                let [next, expected] = end.numbers();
+                qkey = end.qkey();
+                [next, next, expected, next]
+            }
+        };
+        QpInfo {
+            number: head.number,
+            state: head.state,
+            service: head.transport.service,
+            access: head.access,
+            qkey,
+            dest_qpn: head.dest_qpn,
+            una,
+            next,
+            requests_under_way: send.queue.under_way(),
+            expected,
+            msn: recv.msn & 0xff_ffff,
+            response_expected,
+            stats: *stats,
         }
     }
 }
 
-// Two of these are a connection, most of them idle at any time: what is needed only after a loss, a read or a
-// congestion mark lives behind a pointer that is empty until then.
-const _: () = assert!(size_of::<Qp>() <= 456);
-
-const _: () = assert!(rnic_base::limits::MTU_MAX <= u16::MAX as u32);
+impl Carrier {
+    /// Returns how the oldest entry of the send queue will end, if it is known that it will fail.
+    fn known_failure(&self, verbs: &Verbs) -> Option<crate::completion::WcStatus> {
+        match self {
+            Self::Falcon(end) => end.known_failure(verbs),
+            Self::Roce(_) | Self::Unreliable(_) => None,
+        }
+    }
+}

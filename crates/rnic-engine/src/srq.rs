@@ -2,9 +2,21 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::SrqInfo;
 use crate::wr::Sge;
-use crate::{CqId, PdId};
+use crate::{CqId, PdId, SrqId};
+
+/// What can be asked about a shared receive queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SrqInfo {
+    /// Entries, at most.
+    pub max_wr: u32,
+    /// Scatter/gather entries of each, at most.
+    pub max_sge: u32,
+    /// Below how many there will be an event; 0 when there will be none.
+    pub limit: u32,
+    /// Entries that are posted and not claimed by a queue pair.
+    pub posted: usize,
+}
 
 /// Receives that any queue pair of the same domain may claim, in the order in which they were posted.
 #[derive(Debug)]
@@ -100,3 +112,19 @@ impl Srq {
 /// Whether a claim took a shared receive queue below its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LimitReached(pub(crate) bool);
+
+/// What the target of an extended reliable connection has beside other responders. The engine keeps it, so that other
+/// queue pairs are no larger.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// Its XRC domain.
+    pub(crate) domain: u32,
+    /// The queue of the message under way.
+    pub(crate) current: Option<SrqId>,
+}
+
+impl Target {
+    pub(crate) fn new(domain: u32) -> Self {
+        Self { domain, current: None }
+    }
+}

@@ -1,5 +1,10 @@
 //! What is counted.
 
+use rnic_falcon::adaptive::EventCounts;
+use rnic_falcon::delivery::{Delivery, DeliveryCounters};
+use rnic_falcon::resources::Amount;
+use rnic_policy::paths::FLOWS_MAX;
+
 use crate::error::DropReason;
 
 /// Why a queue pair with work did not send when it was asked.
@@ -155,5 +160,34 @@ impl PoolStats {
         self.blocks_in_use += other.blocks_in_use;
         self.blocks_in_use_max += other.blocks_in_use_max;
         self
+    }
+}
+
+/// What Falcon's connections share, and what they have done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FalconStats {
+    /// Nothing is held.
+    pub is_idle: bool,
+    /// Room that was asked for and not there: for packets that came, requests that were to leave, and answers.
+    pub refused: u64,
+    /// How full the room for the requests of others is, 0 to 31.
+    pub rx_level: u8,
+    /// Times that a queue pair had to wait for resources (Xoff, F-34).
+    pub pauses: u64,
+    /// How full the fullest part has been, in thousandths: of its contexts, and of its buffers (F-31).
+    pub fullest: Amount,
+    /// What became of events for adaptive engines.
+    pub events: EventCounts,
+    /// Sums over all connections, those that have ended included.
+    pub delivery: DeliveryCounters,
+    /// Times that a flow took another path, of these: flow 0 of every connection, flow 1 of every one, and so on.
+    pub moves: [u64; FLOWS_MAX],
+}
+
+impl FalconStats {
+    /// What a connection has done counts too.
+    pub fn add(&mut self, delivery: &Delivery) {
+        self.delivery.add(&delivery.counters());
+        self.moves.iter_mut().zip(delivery.moves()).for_each(|(sum, more)| *sum += more);
     }
 }

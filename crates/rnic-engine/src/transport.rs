@@ -10,19 +10,8 @@ use rnic_policy::{
 };
 use rnic_wire::Format;
 
+use crate::state::Service;
 use crate::wq::WqeOp;
-
-/// What a queue pair promises: `ibv_qp_type`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum Service {
-    /// Messages arrive once, whole and in order, or the queue pair fails.
-    #[default]
-    ReliableConnection,
-    /// Messages arrive whole and in order, or not at all. Sends and Writes only.
-    UnreliableConnection,
-    /// Messages of one packet, each to a peer of its own, arrive or do not.
-    UnreliableDatagram,
-}
 
 /// A [`Profile`] that has been checked and unfolded. Queue pairs share one by reference.
 #[derive(Clone, Debug)]
@@ -112,14 +101,13 @@ impl Transport {
             short_addresses: profile.protocol == Protocol::Fasr,
             extended: profile.protocol != Protocol::Roce,
             service: Service::ReliableConnection,
-            // Falcon's are posted by another way ([`crate::falcon`]).
             operations: match profile.protocol.falcon() {
                 None => WqeOp::allowed(Service::ReliableConnection),
-                Some(_) => 0,
+                Some(_) => WqeOp::CARRIED_BY_FALCON,
             },
             unreliable: None,
-            split: profile.spaces != SequenceSpaces::Shared,
-            scheduled: profile.spaces == SequenceSpaces::Scheduled,
+            split: profile.protocol.falcon().is_none() && profile.spaces != SequenceSpaces::Shared,
+            scheduled: profile.protocol.falcon().is_none() && profile.spaces == SequenceSpaces::Scheduled,
             places_early,
             places_writes_only: profile.placement() == Placement::PlaceWrites,
             retransmit_fetch: profile.retransmit_fetch,

@@ -6,7 +6,7 @@
 
 use rnic_base::{Seq, near_at};
 
-use crate::transport::Service;
+use crate::state::Service;
 use crate::wr::{SendFlags, Sge};
 
 /// What a send queue entry does; the compact form of [`crate::SendOp`].
@@ -47,12 +47,6 @@ impl WqeOp {
         matches!(self, Self::Read | Self::AtomicWrite | Self::Flush)
     }
 
-    /// Returns whether it is one of annex A19's, answered by a Read response without data.
-    #[inline]
-    pub(crate) const fn is_placement(self) -> bool {
-        matches!(self, Self::AtomicWrite | Self::Flush)
-    }
-
     /// Returns whether it ends here: nothing of it travels.
     #[inline]
     pub(crate) const fn is_local(self) -> bool {
@@ -72,6 +66,11 @@ impl WqeOp {
             Service::UnreliableDatagram => Self::Datagram.bit() | Self::DatagramImm.bit(),
         }
     }
+
+    /// What may be posted to a queue pair that Falcon carries: RDMA over Falcon (chapter 8) has no packets for the
+    /// memory placement extensions.
+    pub(crate) const CARRIED_BY_FALCON: u16 =
+        Self::allowed(Service::ReliableConnection) & !(Self::AtomicWrite.bit() | Self::Flush.bit());
 
     /// Its bit among those of [`WqeOp::allowed`].
     #[inline]
@@ -244,11 +243,13 @@ pub(crate) struct SendQueue {
     pub(crate) next: u32,
     /// Where the next entry will be posted.
     pub(crate) tail: u32,
+    /// Packets (of a shared-space read: responses asked for) of the entry at `next` that have been sent.
+    pub(crate) sent_of_next: u32,
 }
 
 impl SendQueue {
     pub(crate) fn new(limit: u32, sges_each: u32) -> Self {
-        Self { ring: Ring::new(limit, sges_each), head: 0, next: 0, tail: 0 }
+        Self { ring: Ring::new(limit, sges_each), head: 0, next: 0, tail: 0, sent_of_next: 0 }
     }
 
     #[inline]

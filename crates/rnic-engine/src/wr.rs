@@ -4,7 +4,7 @@ use bitflags::bitflags;
 use rnic_wire::Qpn;
 
 use crate::PeerId;
-use crate::mw::Binding;
+use crate::mr::windows::Binding;
 
 /// A piece of registered local memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -8,27 +8,14 @@ use rnic_wire::Qpn;
 use super::Engine;
 use super::setup::size;
 use crate::error::{MemoryError, ModifyError, PostError, ResourceError};
+use crate::mr::windows::WindowKind;
 use crate::mr::{Key, MemoryRegion};
-use crate::mw::WindowKind;
-use crate::qp::QpState;
-use crate::qp::shared::Target;
-use crate::srq::Srq;
-use crate::transport::{Service, Transport};
+use crate::srq::{Srq, SrqInfo};
+use crate::state::QpState;
+use crate::state::Service;
+use crate::transport::Transport;
 use crate::wr::SendRequest;
 use crate::{CqId, PdId, SrqId};
-
-/// What can be asked about a shared receive queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SrqInfo {
-    /// Entries, at most.
-    pub max_wr: u32,
-    /// Scatter/gather entries of each, at most.
-    pub max_sge: u32,
-    /// Below how many there will be an event; 0 when there will be none.
-    pub limit: u32,
-    /// Entries that are posted and not claimed by a queue pair.
-    pub posted: usize,
-}
 
 impl Engine {
     /// Gives a reliable connection another transport before it is connected: the one that both ends have found out to
@@ -39,14 +26,15 @@ impl Engine {
     /// pairs are made of something else.
     pub fn set_transport(&mut self, qpn: Qpn, transport: &Arc<Transport>) -> Result<(), ModifyError> {
         let qp = self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
-        if !matches!(qp.state, QpState::Reset | QpState::Init) {
-            return Err(ModifyError::Transition { from: qp.state, to: QpState::Init });
+        let from = qp.verbs.head.state;
+        if !matches!(from, QpState::Reset | QpState::Init) {
+            return Err(ModifyError::Transition { from, to: QpState::Init });
         }
-        let is_falcon = qp.transport.falcon().is_some() || transport.falcon().is_some();
-        if qp.transport.service != Service::ReliableConnection || is_falcon {
-            return Err(ModifyError::Service(qp.transport.service));
+        qp.check_roce()?;
+        if transport.falcon().is_some() {
+            return Err(ModifyError::Service(Service::ReliableConnection));
         }
-        qp.adopt(transport);
+        qp.set_transport(transport);
         Ok(())
     }
 
@@ -120,14 +108,12 @@ impl Engine {
     /// When it is not there, in another state than `Reset`, or not a reliable connection of the RoCE family.
     pub fn make_target(&mut self, qpn: Qpn, domain: u32) -> Result<(), ModifyError> {
         let qp = self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
-        if qp.transport.service != Service::ReliableConnection || qp.transport.falcon().is_some() {
-            return Err(ModifyError::Service(qp.transport.service));
+        qp.check_roce()?;
+        let from = qp.verbs.head.state;
+        if from != QpState::Reset {
+            return Err(ModifyError::Transition { from, to: QpState::Reset });
         }
-        if qp.state != QpState::Reset {
-            return Err(ModifyError::Transition { from: qp.state, to: QpState::Reset });
-        }
-        qp.responder.is_target = true;
-        self.core.targets.insert(qpn.get(), Target::new(domain));
+        qp.make_target(&mut self.core, domain);
         Ok(())
     }
 
@@ -138,7 +124,7 @@ impl Engine {
     /// As there.
     pub fn post_send_shared(&mut self, qpn: Qpn, request: &SendRequest<'_>, srqn: u32) -> Result<(), PostError> {
         let qp = self.qps.find_mut(qpn).ok_or(PostError::UnknownQp)?;
-        qp.post_send_shared(&mut self.core, request, srqn)
+        qp.post_send(&mut self.core, request, srqn)
     }
 
     /// Makes a memory window of `pd`, which grants nothing until it is bound ([`crate::SendOp::Bind`]); answers its

@@ -15,92 +15,17 @@
 //! * **waking**: as for all packets, [`Engine::next_timeout`] and [`Engine::tick`].
 
 use rnic_base::{Time, near, near_whole};
-use rnic_falcon::adaptive::EventCounts;
-use rnic_falcon::delivery::{Delivery, DeliveryCounters};
-use rnic_falcon::resources::Amount;
-use rnic_policy::paths::FLOWS_MAX;
 use rnic_wire::Qpn;
-use rnic_wire::falcon::{self, FlowLabel};
 
-use super::{Engine, TransmitKind};
-use crate::PeerId;
+use super::Engine;
 use crate::core::Core;
 use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
 use crate::falcon::{Lack, tick_nic};
+use crate::packet::{FalconArrival, FalconTransmit, Reach};
+use crate::qp::{Carrier, Qp};
+use crate::stats::FalconStats;
 use crate::timer::Deadline;
-
-/// A Falcon packet that has arrived.
-#[derive(Clone, Copy, Debug)]
-pub struct FalconArrival<'a> {
-    /// The packet. Its connection identifier is the number of the queue pair that it is for.
-    pub packet: &'a falcon::Packet,
-    /// Whom it came from.
-    pub peer: PeerId,
-    /// Which path it took.
-    pub label: FlowLabel,
-    /// The network marked it (ECN "congestion experienced").
-    pub congested: bool,
-    /// Switches on its way, at most 15; 0 where nobody counts.
-    pub hops: u8,
-}
-
-/// A Falcon packet to send. Its payload is [`Engine::segments`].
-#[derive(Clone, Copy, Debug)]
-pub struct FalconTransmit {
-    /// The packet.
-    pub packet: falcon::Packet,
-    /// Whom to send it to.
-    pub peer: PeerId,
-    /// What the network shall hash.
-    pub label: FlowLabel,
-    /// The queue pair it comes from.
-    pub from: Qpn,
-    /// What sort of packet it is: Pull Data is a response, a Resync is what it stands for.
-    pub kind: TransmitKind,
-}
-
-/// A step on the way to what a packet of a connection needs. Each looks at what the one before has brought near.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reach {
-    /// The queue pair.
-    QueuePair,
-    /// Where its connection is.
-    Connection,
-    /// The connection.
-    Link,
-    /// What the connection keeps apart.
-    Apart,
-}
-
-/// What Falcon's connections share, and what they have done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct FalconStats {
-    /// Nothing is held.
-    pub is_idle: bool,
-    /// Room that was asked for and not there: for packets that came, requests that were to leave, and answers.
-    pub refused: u64,
-    /// How full the room for the requests of others is, 0 to 31.
-    pub rx_level: u8,
-    /// Times that a queue pair had to wait for resources (Xoff, F-34).
-    pub pauses: u64,
-    /// How full the fullest part has been, in thousandths: of its contexts, and of its buffers (F-31).
-    pub fullest: Amount,
-    /// What became of events for adaptive engines.
-    pub events: EventCounts,
-    /// Sums over all connections, those that have ended included.
-    pub delivery: DeliveryCounters,
-    /// Times that a flow took another path, of these: flow 0 of every connection, flow 1 of every one, and so on.
-    pub moves: [u64; FLOWS_MAX],
-}
-
-impl FalconStats {
-    /// What a connection has done counts too.
-    pub fn add(&mut self, delivery: &Delivery) {
-        self.delivery.add(&delivery.counters());
-        self.moves.iter_mut().zip(delivery.moves()).for_each(|(sum, more)| *sum += more);
-    }
-}
 
 impl Engine {
     /// Takes a Falcon packet in. Its payload is what `dma` copies from.
@@ -115,9 +40,12 @@ impl Engine {
             return RxOutcome::Dropped(core.drop_packet(DropReason::WrongFormat));
         };
         nic.release_ended(dma);
-        let outcome = qp.receive_falcon(core, nic, arrival, dma);
+        let Qp { verbs, carrier: Carrier::Falcon(end) } = qp else {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::WrongFormat));
+        };
+        let outcome = end.receive(verbs, core, nic, arrival, dma);
         nic.wake_waiting(&mut core.ready);
-        core.watch.count(qp.slot, outcome);
+        core.watch.count(verbs.head.slot, outcome);
         if !core.overrun.is_empty() {
             self.fail_overrun();
         }
@@ -131,14 +59,14 @@ impl Engine {
         core.now = now;
         let nic = falcon.as_deref_mut()?;
         while let Some(slot) = core.ready.pop_roomy() {
-            if let Some(qp) = qps.at_mut(slot) {
-                qp.lend_room_falcon(core);
+            if let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(slot) {
+                end.on_credit(verbs, core);
             }
         }
         let mut made = false;
         while !made && let Some((slot, tag)) = core.ready.pop_falcon() {
-            let Some(qp) = qps.at_mut(slot) else { continue };
-            made = qp.transmit_falcon(core, nic, Lack::of_tag(tag));
+            let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(slot) else { continue };
+            made = end.transmit(verbs, core, nic, Lack::of_tag(tag));
         }
         if !core.overrun.is_empty() {
             self.fail_overrun();
@@ -216,8 +144,8 @@ impl Engine {
         if reach == Reach::QueuePair {
             return self.qps.touch_at(slot);
         }
-        if let (Some(nic), Some(qp)) = (&self.falcon, self.qps.at(slot)) {
-            qp.touch_falcon(nic, reach);
+        if let (Some(nic), Some(Qp { verbs, carrier: Carrier::Falcon(end) })) = (&self.falcon, self.qps.at(slot)) {
+            end.prefetch(verbs, nic, reach);
         }
     }
 
@@ -226,7 +154,7 @@ impl Engine {
         let nic = self.falcon.as_ref()?;
         let mut stats = nic.stats();
         for qp in self.qps.iter() {
-            if let Some(delivery) = qp.extra.falcon().and_then(|falcon| falcon.delivery()) {
+            if let Some(delivery) = qp.falcon().and_then(|falcon| falcon.delivery()) {
                 stats.add(delivery);
             }
         }
@@ -247,15 +175,15 @@ impl Engine {
         if slot == crate::falcon::SLOT {
             if nic.armed == deadline {
                 tick_nic(core, nic, |slot, core, response| {
-                    if let Some(qp) = qps.at_mut(slot) {
-                        qp.awake_falcon(core, response);
+                    if let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(slot) {
+                        end.on_decision(verbs, core, response);
                     }
                 });
             }
-        } else if let Some(qp) = qps.at_mut(slot)
-            && qp.disarm_falcon(deadline)
+        } else if let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(slot)
+            && end.take_alarm(deadline)
         {
-            qp.tick_falcon(core, nic);
+            end.on_timeout(verbs, core, nic);
         }
         nic.wake_waiting(&mut core.ready);
     }

@@ -3,8 +3,6 @@
 use rnic_wire::Qpn;
 
 use super::Engine;
-use crate::core::{AckKind, Control, ControlPacket};
-use crate::{QpState, Service};
 
 impl Engine {
     /// Acknowledges once more all requests that `qpn` has executed and all responses that it has received, or, when it
@@ -17,36 +15,6 @@ impl Engine {
     /// refused, whoever hears of the end first, for the refusal was lost, learns only that it was flushed.
     pub fn repeat_acks(&mut self, qpn: Qpn) -> bool {
         let Self { qps, core, .. } = self;
-        let Some(qp) = qps.find_mut(qpn) else { return false };
-        let talks = matches!(qp.state, QpState::ReadyToReceive | QpState::ReadyToSend | QpState::SendQueueDrained);
-        let has_refused = qp.state == QpState::Error && qp.responder.refused.is_some();
-        if !(talks || has_refused) || qp.transport.service != Service::ReliableConnection {
-            return false;
-        }
-        if qp.extra.falcon().is_some() {
-            return qp.repeat_acks_falcon(core);
-        }
-        if has_refused {
-            return qp.repeat_refusal(core);
-        }
-        let responder = &qp.responder;
-        // In a shared space an acknowledgement must not overtake responses: they would count as lost.
-        let owes_responses = responder.fetches.as_ref().is_some_and(|fetches| fetches.is_busy());
-        let scheduled = qp.transport.scheduled;
-        let has_taken = responder.msn > 0 || (scheduled && responder.window.expected > responder.start);
-        let executed = (has_taken && !owes_responses).then_some(ControlPacket {
-            slot: qp.slot,
-            from: qp.number,
-            expected: responder.window.expected,
-            msn: responder.msn,
-            says: Control::Ack { kind: AckKind::Ack, echo: false },
-        });
-        let responses = qp.responses.as_ref().filter(|responses| !scheduled && !responses.is_waiting());
-        let received = responses.map(|responses| {
-            let (expected, says) = (responses.window.expected, Control::ReadAck { kind: AckKind::Ack, echo: false });
-            ControlPacket { slot: qp.slot, from: qp.number, expected, msn: 0, says }
-        });
-        let queued = [executed, received].into_iter().flatten().filter(|control| core.push_control(*control)).count();
-        queued > 0
+        qps.find_mut(qpn).is_some_and(|qp| qp.repeat_acks(core))
     }
 }

@@ -1,6 +1,8 @@
 //! What a body says when it could not read the payload of a packet that leaves.
 
-use super::{Engine, FalconTransmit, Transmit};
+use super::Engine;
+use crate::packet::{FalconTransmit, Transmit};
+use crate::qp::{Carrier, Qp};
 
 impl Engine {
     /// The payload of the packet that was last taken with [`Engine::transmit`] cannot be read: its owner has unmapped,
@@ -26,8 +28,8 @@ impl Engine {
         let Self { core, falcon, qps, .. } = self;
         if let Some(nic) = falcon {
             let slot = qps.slot_of(nic.out.from);
-            if let Some(qp) = qps.at_mut(slot) {
-                qp.fault_falcon_payload(core, nic);
+            if let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(slot) {
+                end.fault_payload(verbs, core, nic);
             }
             nic.wake_waiting(&mut core.ready);
         }

@@ -2,12 +2,12 @@
 
 use rnic_base::Duration;
 use rnic_falcon::delivery::{Delivery, FlowView};
-use rnic_policy::{Cwnd, Profile};
+use rnic_policy::Profile;
 use rnic_wire::Qpn;
 
 use crate::PeerId;
 use crate::engine::Engine;
-use crate::qp::{Qp, QpInfo};
+use crate::qp::{Carrier, Qp, QpInfo};
 use crate::watch::{Traffic, Watched};
 
 /// What a watcher sees of a queue pair.
@@ -40,36 +40,35 @@ impl Engine {
 
     /// Every queue pair there is, in no order that means anything.
     pub fn queue_pairs(&self) -> impl Iterator<Item = QpView> {
-        self.qps.iter().map(|qp| qp.view(self.core.watch.get(qp.slot)))
+        self.qps.iter().map(|qp| qp.view(self.core.watch.get(qp.verbs.head.slot)))
     }
 
     /// Queue pair `qpn`, if there is one.
     pub fn queue_pair(&self, qpn: Qpn) -> Option<QpView> {
-        self.qps.find(qpn).map(|qp| qp.view(self.core.watch.get(qp.slot)))
+        self.qps.find(qpn).map(|qp| qp.view(self.core.watch.get(qp.verbs.head.slot)))
     }
 
     /// What queue pair `qpn` is composed of, if there is one.
     pub fn profile_of(&self, qpn: Qpn) -> Option<&Profile> {
-        self.qps.find(qpn).map(|qp| qp.transport.profile())
+        self.qps.find(qpn).map(|qp| qp.verbs.head.transport.profile())
     }
 }
 
 impl Qp {
     fn view(&self, watched: Option<&Watched>) -> QpView {
-        let cap = self.transport.in_flight_max;
-        let delivery = self.extra.falcon().and_then(|falcon| falcon.delivery());
-        let (in_flight, window) = match delivery {
-            Some(delivery) => (delivery.under_way(), Some(delivery.window())),
-            None => {
-                let window = self.regulator.as_ref().and_then(|regulator| regulator.window);
-                (self.requester.window.in_flight(), window.map(Cwnd::whole_packets))
-            }
+        let head = &self.verbs.head;
+        let cap = head.transport.in_flight_max;
+        let delivery = self.falcon().and_then(|falcon| falcon.delivery());
+        let (in_flight, window) = match (&self.carrier, delivery) {
+            (_, Some(delivery)) => (delivery.under_way(), Some(delivery.window())),
+            (Carrier::Roce(connection), None) => connection.in_flight(),
+            (Carrier::Unreliable(_) | Carrier::Falcon(_), None) => (0, None),
         };
         let timed = watched.and_then(|watched| watched.round_trip.last());
         QpView {
             info: self.info(),
-            peer: self.far_end(),
-            transport: self.transport.profile.name,
+            peer: head.peer(),
+            transport: head.transport.profile.name,
             in_flight,
             traffic: watched.map(|watched| watched.traffic).unwrap_or_default(),
             round_trip: delivery.map_or(timed, |delivery| delivery.round_trip()),

@@ -1,25 +1,23 @@
 //! Making, changing and ending resources: the slow path.
 
+use rnic_base::Time;
 use rnic_base::limits::{
     COMPLETIONS_MAX, MTU_MAX, MTU_MIN, QUEUES_MAX, READS_IN_PROGRESS_MAX, SGE_MAX, WORK_REQUESTS_MAX,
 };
-use rnic_base::{Seq, Time};
-use rnic_policy::{AdaptivePlace, PathView};
+use rnic_policy::AdaptivePlace;
 use rnic_wire::{Qpn, RnrTimer};
 
 use super::Engine;
 use crate::config::{QpAttributes, QpConnection, QpTiming};
+use crate::core::Core;
 use crate::cq::{Cq, Notify};
-use crate::error::{MemoryError, ModifyError, PostError, ResourceError};
+use crate::error::{MemoryError, ModifyError, ResourceError};
 use crate::event::AsyncEvent;
 use crate::falcon::Nic;
 use crate::mr::{Access, Key, MemoryRegion};
-use crate::qp::extra::Extra;
-use crate::qp::{Qp, QpInfo, QpState};
+use crate::qp::{Qp, QpInfo};
 use crate::srq::Srq;
-use crate::transport::Service;
-use crate::window::{ReceiveWindow, SendWindow};
-use crate::wr::RecvRequest;
+use crate::state::{QpState, Service};
 use crate::{CqId, PdId, PeerId, SrqId};
 
 /// Checks a size against its limit.
@@ -79,7 +77,7 @@ impl Engine {
     pub fn destroy_pd(&mut self, pd: PdId) -> Result<(), ResourceError> {
         self.check_pd(pd)?;
         let has_srq = self.core.srqs.iter().flatten().any(|srq| srq.pd == pd);
-        if self.core.mrs.in_use(pd) || has_srq || self.qps.iter_mut().any(|qp| qp.pd == pd) {
+        if self.core.mrs.in_use(pd) || has_srq || self.qps.iter_mut().any(|qp| qp.verbs.head.pd == pd) {
             return Err(ResourceError::Busy("protection domain"));
         }
         self.pds[pd.0 as usize] = None;
@@ -268,11 +266,12 @@ impl Engine {
         qp.leave(&mut self.core, self.falcon.as_deref_mut());
         self.core.mrs.leave_qp(qpn);
         self.core.targets.remove(&qpn.get());
-        if let Some(nic) = self.falcon.as_mut().filter(|_| qp.extra.falcon().is_some()) {
+        if let Some(nic) = self.falcon.as_mut().filter(|_| qp.falcon().is_some()) {
             nic.part();
         }
-        self.count_cq_users(qp.send_cq, qp.recv_cq, -1);
-        self.release_srq(qp.srq);
+        let head = &qp.verbs.head;
+        self.count_cq_users(head.send_cq, head.recv_cq, -1);
+        self.release_srq(head.srq);
         Ok(())
     }
 
@@ -301,7 +300,7 @@ impl Engine {
 
     /// How many more requests the send queue of `qpn` takes.
     pub fn send_queue_room(&self, qpn: Qpn) -> Option<u32> {
-        self.qps.find(qpn).map(|qp| qp.requester.queue.room())
+        self.qps.find(qpn).map(|qp| qp.verbs.send.queue.room())
     }
 
     /// Bounds the packets under way to `peer`, over all queue pairs, to what its receive buffer takes; `None` lifts the
@@ -325,13 +324,14 @@ impl Engine {
         self.core.settle(peer, packets);
     }
 
-    fn change(&mut self, qpn: Qpn, to: QpState) -> Result<&mut Qp, ModifyError> {
+    /// Returns a queue pair that may become `to`.
+    fn change(&mut self, qpn: Qpn, to: QpState) -> Result<(&mut Core, &mut Qp), ModifyError> {
         let qp = self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
-        let from = qp.state;
+        let from = qp.verbs.head.state;
         if !from.may_become(to) {
             return Err(ModifyError::Transition { from, to });
         }
-        Ok(qp)
+        Ok((&mut self.core, qp))
     }
 
     /// `Reset` to `Init`: receives may be posted.
@@ -339,7 +339,7 @@ impl Engine {
     /// # Errors
     /// When the queue pair is not there or in another state.
     pub fn modify_to_init(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
-        self.change(qpn, QpState::Init)?.state = QpState::Init;
+        self.change(qpn, QpState::Init)?.1.verbs.head.state = QpState::Init;
         Ok(())
     }
 
@@ -349,7 +349,7 @@ impl Engine {
     /// # Errors
     /// When the queue pair is not there.
     pub fn set_access(&mut self, qpn: Qpn, access: Access) -> Result<(), ModifyError> {
-        self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?.access = access;
+        self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?.verbs.head.access = access;
         Ok(())
     }
 
@@ -360,12 +360,7 @@ impl Engine {
     /// When the queue pair is not there, or of another service than [`Service::UnreliableDatagram`].
     pub fn set_qkey(&mut self, qpn: Qpn, qkey: u32) -> Result<(), ModifyError> {
         let qp = self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
-        let service = qp.transport.service;
-        if service != Service::UnreliableDatagram {
-            return Err(ModifyError::Service(service));
-        }
-        qp.unreliable.set_qkey(qkey);
-        Ok(())
+        qp.set_qkey(qkey)
     }
 
     /// How long the peer waits before it repeats a request that no receive was posted for. Legal in any state.
@@ -373,7 +368,7 @@ impl Engine {
     /// # Errors
     /// When the queue pair is not there.
     pub fn set_min_rnr_timer(&mut self, qpn: Qpn, timer: RnrTimer) -> Result<(), ModifyError> {
-        self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?.min_rnr_timer = timer;
+        self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?.verbs.head.min_rnr_timer = timer;
         Ok(())
     }
 
@@ -384,13 +379,7 @@ impl Engine {
     /// When the state, the service or the MTU forbids it.
     pub fn modify_to_rtr_unconnected(&mut self, qpn: Qpn, mtu: u32) -> Result<(), ModifyError> {
         check_mtu(mtu)?;
-        let qp = self.change(qpn, QpState::ReadyToReceive)?;
-        if qp.transport.service != Service::UnreliableDatagram {
-            return Err(ModifyError::Service(qp.transport.service));
-        }
-        qp.state = QpState::ReadyToReceive;
-        qp.set_mtu(mtu);
-        Ok(())
+        self.change(qpn, QpState::ReadyToReceive)?.1.begin_receiving_unconnected(mtu)
     }
 
     /// `Init` to `ReadyToReceive`, for connections: packets are taken in.
@@ -401,25 +390,7 @@ impl Engine {
         check_mtu(connection.mtu)?;
         attribute("peer", connection.peer.0, 0, PeerId::NOBODY.0 - 1)?;
         attribute("max_dest_rd_atomic", connection.max_dest_rd_atomic, 0, READS_IN_PROGRESS_MAX)?;
-        let qp = self.change(qpn, QpState::ReadyToReceive)?;
-        let start = Seq::start(connection.rq_psn);
-        match qp.transport.service {
-            Service::ReliableConnection => match qp.extra.falcon_mut() {
-                None => qp.peer = connection.peer,
-                Some(falcon) => falcon.peer = connection.peer,
-            },
-            Service::UnreliableConnection => qp.unreliable.set_peer(connection.peer),
-            service @ Service::UnreliableDatagram => return Err(ModifyError::Service(service)),
-        }
-        qp.state = QpState::ReadyToReceive;
-        qp.dest_qpn = connection.dest_qpn;
-        qp.set_mtu(connection.mtu);
-        qp.min_rnr_timer = connection.min_rnr_timer;
-        qp.responder.window = ReceiveWindow::new(start);
-        qp.responder.start = start;
-        qp.responder.message_start = start;
-        qp.responder.fetches_max = connection.max_dest_rd_atomic as u8;
-        Ok(())
+        self.change(qpn, QpState::ReadyToReceive)?.1.begin_receiving(connection)
     }
 
     /// `ReadyToReceive`, `SendQueueDrained` or `SendQueueError` to `ReadyToSend`: fully operational. To queue pairs of
@@ -429,32 +400,9 @@ impl Engine {
     /// When the state or an attribute forbids it.
     pub fn modify_to_rts(&mut self, now: Time, qpn: Qpn, timing: &QpTiming) -> Result<(), ModifyError> {
         attribute("max_rd_atomic", timing.max_rd_atomic, 0, READS_IN_PROGRESS_MAX)?;
-        let fresh = self.change(qpn, QpState::ReadyToSend)?.state == QpState::ReadyToReceive;
-        let Self { core, qps, .. } = self;
-        let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
-        qp.state = QpState::ReadyToSend;
-        qp.requester.retry_count = timing.retry_count;
-        qp.requester.rnr_retry = timing.rnr_retry;
-        qp.requester.fetches_max = timing.max_rd_atomic as u8;
-        if fresh {
-            // Answers may be under way already: then the peer has said where the numbers start.
-            if qp.requester.start == Seq::UNSET {
-                let start = Seq::start(timing.sq_psn);
-                qp.requester.start = start;
-                qp.requester.window = SendWindow::new(start, &qp.transport);
-            }
-            if qp.extra.falcon().is_none() {
-                qp.start_paths(now);
-                qp.start_regulator(core, now);
-                if qp.transport.credits {
-                    qp.extra.add_credits();
-                }
-            }
-        }
-        if qp.extra.falcon().is_some() {
-            qp.begin_sending_falcon(core);
-        }
-        qp.wake_requester(core);
+        let (core, qp) = self.change(qpn, QpState::ReadyToSend)?;
+        core.now = now;
+        qp.begin_sending(core, timing);
         Ok(())
     }
 
@@ -463,18 +411,8 @@ impl Engine {
     /// # Errors
     /// When the queue pair is not there or in another state.
     pub fn modify_to_sqd(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
-        self.change(qpn, QpState::SendQueueDrained)?.state = QpState::SendQueueDrained;
-        let Self { core, qps, .. } = self;
-        let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
-        if qp.extra.falcon().is_some() {
-            qp.drain_falcon(core);
-            return Ok(());
-        }
-        let head = qp.requester.queue.head;
-        qp.complete_finished(core);
-        if qp.requester.queue.head == head {
-            qp.notice_drained(core);
-        }
+        let (core, qp) = self.change(qpn, QpState::SendQueueDrained)?;
+        qp.drain(core);
         Ok(())
     }
 
@@ -486,13 +424,8 @@ impl Engine {
     pub fn modify_to_error(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         let Self { core, falcon, qps, .. } = self;
         let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
-        match qp.known_failure() {
-            Some(status) => qp.fail_head(core, status),
-            None => qp.enter_error(core),
-        }
-        if let Some(nic) = falcon {
-            qp.stop_falcon(core, nic);
-        }
+        qp.fail(core);
+        qp.settle_if_failed(core, falcon.as_deref_mut());
         Ok(())
     }
 
@@ -507,9 +440,7 @@ impl Engine {
         let Self { core, falcon, qps, .. } = self;
         let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
         qp.give_up_on_peer(core);
-        if let Some(nic) = falcon.as_deref_mut().filter(|_| !qp.state.receives()) {
-            qp.stop_falcon(core, nic);
-        }
+        qp.settle_if_failed(core, falcon.as_deref_mut());
         Ok(())
     }
 
@@ -523,46 +454,5 @@ impl Engine {
         qp.leave(core, falcon.as_deref_mut());
         qp.reset();
         Ok(())
-    }
-}
-
-impl Qp {
-    /// Queues a receive.
-    #[inline]
-    pub(super) fn post_recv(
-        &mut self,
-        core: &mut crate::core::Core,
-        request: &RecvRequest<'_>,
-    ) -> Result<(), PostError> {
-        if self.state == QpState::Reset {
-            return Err(PostError::State(self.state));
-        }
-        if self.srq.is_some() {
-            return Err(PostError::HasSrq);
-        }
-        let queue = &mut self.responder.queue;
-        if queue.is_full() {
-            return Err(PostError::QueueFull);
-        }
-        if request.sges.len() > queue.sge_limit() {
-            return Err(PostError::TooManySges { asked: request.sges.len(), limit: queue.sge_limit() });
-        }
-        queue.push(request.wr_id, request.sges);
-        if self.state == QpState::Error {
-            self.flush(core);
-        }
-        Ok(())
-    }
-
-    /// Starts the path policy.
-    fn start_paths(&mut self, now: Time) {
-        let paths = &self.transport.profile.paths;
-        let view = PathView { now, flow_hash: self.flow_hash() };
-        let (state, label) = (paths.policy.start)(&paths.params, &view);
-        self.label = label;
-        let keeps_state = self.transport.path_per_packet || paths.policy.state_bytes > 0;
-        if keeps_state {
-            self.extra = Extra::new_path(state);
-        }
     }
 }

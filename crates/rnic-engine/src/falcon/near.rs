@@ -7,9 +7,9 @@
 
 use rnic_base::{Time, near_at, near_whole, near_whole_at};
 
-use super::{FalconQp, Link, Nic};
-use crate::engine::Reach;
-use crate::qp::Qp;
+use super::{FalconEnd, Nic};
+use crate::packet::Reach;
+use crate::verbs::Verbs;
 
 impl Nic {
     /// Has what every packet needs brought near.
@@ -46,34 +46,24 @@ impl Nic {
     }
 }
 
-impl Qp {
-    /// Has what a packet needs brought near, as far as `reach`, beyond the queue pair itself.
+impl FalconEnd {
+    /// Prefetches what a packet needs, as far as `reach`, beyond the queue pair itself.
     #[inline]
-    pub(crate) fn touch_falcon(&self, nic: &Nic, reach: Reach) {
+    pub(crate) fn prefetch(&self, verbs: &Verbs, nic: &Nic, reach: Reach) {
         match reach {
             Reach::QueuePair => {}
-            Reach::Connection => {
-                self.extra.touch();
-                self.requester.queue.touch();
-            }
+            Reach::Connection => verbs.send.queue.touch(),
             Reach::Link => {
-                if let Some(link) = self.extra.falcon().and_then(FalconQp::link) {
+                if let Some(link) = self.link.as_deref() {
                     near_whole(link);
                 }
             }
             Reach::Apart => {
-                if let Some(link) = self.extra.falcon().and_then(FalconQp::link) {
+                if let Some(link) = self.link.as_deref() {
                     link.connection.touch_apart(nic.adaptives.get(link.adaptive).map(|(_, engine)| engine));
-                    near_at(&link.mapping.requests.progress, 0);
+                    near_at(&link.requests.progress, 0);
                 }
             }
         }
-    }
-}
-
-impl FalconQp {
-    #[inline]
-    fn link(&self) -> Option<&Link> {
-        self.link.as_deref()
     }
 }

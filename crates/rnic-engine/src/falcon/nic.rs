@@ -15,10 +15,11 @@ use rnic_wire::falcon::{self, Body, FlowLabel, PacketType, ResyncCode, Timestamp
 use crate::PeerId;
 use crate::config::EngineConfig;
 use crate::dma::Dma;
-use crate::engine::{FalconStats, FalconTransmit, TransmitKind};
 use crate::error::ResourceError;
 use crate::fifo::Fifo;
+use crate::packet::{FalconTransmit, TransmitKind};
 use crate::ready::Ready;
+use crate::stats::FalconStats;
 use crate::timer::{Deadline, Timers};
 use crate::transport::Transport;
 

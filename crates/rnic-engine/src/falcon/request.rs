@@ -7,20 +7,22 @@
 use rnic_base::Time;
 use rnic_falcon::connection::Connection;
 use rnic_falcon::transaction::{Completion, Kind, Submission};
-use rnic_policy::{FalconErrors, FalconOrdering};
+use rnic_policy::{FalconErrors, FalconOrdering, FalconShape};
 use rnic_wire::falcon::rdma::{Header, Operation, SinkTag, Sn};
 use rnic_wire::falcon::{CompletionCode, ResyncCode};
 use rnic_wire::{Position, Reth};
 
 use super::header;
-use super::{Lack, Mapping, Nic};
+use super::{Lack, Nic};
 use crate::completion::WcStatus;
 use crate::core::Core;
 use crate::error::PostError;
-use crate::qp::completer::send_completion;
-use crate::qp::{Qp, QpState};
+use crate::state::QpState;
 use crate::stats::WaitReason;
 use crate::timer::Deadline;
+use crate::verbs::Verbs;
+use crate::verbs::head::Head;
+use crate::verbs::send::{SendHalf, send_completion};
 use crate::wq::{SendWqe, WqeOp, WqeState};
 use crate::wr::SendFlags;
 
@@ -43,6 +45,8 @@ pub(super) struct Requests {
     /// Version of the table of memory regions at which the whole scatter/gather list of the entry that is being handed
     /// in was found valid; while the table has that version, the entry's packets are not checked again.
     is_sound: Option<u64>,
+    ordering: FalconOrdering,
+    errors: FalconErrors,
     /// By entry of the send queue.
     pub(super) progress: Box<[Progress]>,
     /// The transaction that the peer was not ready for.
@@ -69,10 +73,12 @@ pub(super) const fn untag(tag: u64) -> (u32, u32) {
 }
 
 impl Requests {
-    pub(super) fn new(entries: u32) -> Self {
+    pub(super) fn new(entries: u32, shape: &FalconShape) -> Self {
         Self {
             next_sn: 1,
             is_sound: None,
+            ordering: shape.ordering,
+            errors: shape.errors,
             progress: vec![Progress::default(); entries.max(1).next_power_of_two() as usize].into_boxed_slice(),
             refused: 0,
             times_refused: 0,
@@ -119,55 +125,37 @@ pub(super) enum Handed {
     },
 }
 
-impl Qp {
-    /// Checks a request of a queue pair whose packets are Falcon's; the caller has checked it for its size.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn check_elsewhere(&self, wqe: &SendWqe) -> Result<(), PostError> {
-        let service = self.transport.service;
-        let shape = self.transport.profile.protocol.falcon().filter(|_| self.extra.falcon().is_some());
-        let shape = shape.ok_or(PostError::Unsupported(service))?;
-        // RDMA over Falcon (chapter 8) has no packets for annex A19's.
-        if WqeOp::allowed(service) & wqe.op.bit() == 0 || wqe.op.is_placement() {
-            return Err(PostError::Unsupported(service));
-        }
-        let is_alone = matches!(wqe.op, WqeOp::Write | WqeOp::Read) || wqe.op.is_atomic();
-        if shape.ordering == FalconOrdering::Unordered && !is_alone && wqe.packets > 1 {
-            return Err(PostError::TooLongWithoutOrder { bytes: wqe.length, mtu: self.mtu() });
-        }
-        Ok(())
-    }
-
+impl Requests {
     /// Hands requests to the transaction layer, as long as it takes them.
     pub(super) fn hand_in(
         &mut self,
+        verbs: &mut Verbs,
         core: &mut Core,
         nic: &mut Nic,
         connection: &mut Connection,
-        mapping: &mut Mapping,
     ) -> Handed {
         let mut any = false;
-        while self.requester.queue.has_unsent() && self.state.sends() && self.requester.doom.is_none() {
-            let counter = self.requester.queue.next;
-            let starts = self.requester.sent_of_next == 0;
-            if starts && let Err(reason) = self.may_begin() {
+        while verbs.send.queue.has_unsent() && verbs.head.state.sends() && verbs.send.doom.is_none() {
+            let counter = verbs.send.queue.next;
+            let starts = verbs.send.queue.sent_of_next == 0;
+            if starts && let Err(reason) = verbs.send.may_begin(&verbs.head, verbs.send.start) {
                 if let Some(reason) = reason {
                     core.count_wait(reason);
-                    if reason == WaitReason::ReadLimit && self.requester.fetches_max == 0 {
-                        self.fail_entry(core, mapping, counter, WcStatus::LocalQpOperation);
+                    if reason == WaitReason::ReadLimit && verbs.send.fetches_max == 0 {
+                        self.fail_entry(verbs, core, counter, WcStatus::LocalQpOperation);
                     }
                 }
                 break;
             }
-            if self.requester.queue.get(counter).op.is_local() {
-                *mapping.requests.of(counter) = Progress::default();
-                if let Err(status) = self.do_local(core, counter) {
-                    self.fail_entry(core, mapping, counter, status);
+            if verbs.send.queue.get(counter).op.is_local() {
+                *self.of(counter) = Progress::default();
+                if let Err(status) = verbs.send.do_local(&verbs.head, core, counter) {
+                    self.fail_entry(verbs, core, counter, status);
                     break;
                 }
-                self.requester.begin(counter, self.requester.start, 0);
-                self.requester.advance(0);
-                self.finish_entries(core, mapping, counter);
+                verbs.send.begin(counter, verbs.send.start, 0);
+                verbs.send.advance(0);
+                self.finish_entries(verbs, core, counter);
                 continue;
             }
             if connection.transactions().is_full() {
@@ -175,255 +163,252 @@ impl Qp {
                 break;
             }
             if starts {
-                let first_sn = mapping.requests.next_sn;
-                *mapping.requests.of(counter) = Progress { first_sn, ..Progress::default() };
-                let packets = self.requester.queue.get(counter).packets;
+                let first_sn = self.next_sn;
+                *self.of(counter) = Progress { first_sn, ..Progress::default() };
+                let packets = verbs.send.queue.get(counter).packets;
                 // One number for each packet (RDMA over Falcon 8.3.2): it is the place at the target where that waits.
-                self.requester.begin(counter, self.requester.start, packets);
+                verbs.send.begin(counter, verbs.send.start, packets);
                 connection.expect(packets);
-                mapping.requests.is_sound = self.check_entry(core, counter);
+                self.is_sound = check_entry(verbs, core, counter);
             }
             // What was sound as a whole is so in each part, until some region changes.
-            let is_sound = mapping.requests.is_sound == Some(core.mrs.version());
-            let Some(submission) = self.submission(core, counter, is_sound) else {
-                self.fail_entry(core, mapping, counter, WcStatus::LocalProtection);
+            let is_sound = self.is_sound == Some(core.mrs.version());
+            let Some(submission) = submission(verbs, core, counter, is_sound) else {
+                self.fail_entry(verbs, core, counter, WcStatus::LocalProtection);
                 break;
             };
             if connection.submit(&mut nic.resources, &submission).is_err() {
                 if starts {
-                    self.requester.put_back(counter, self.requester.queue.get(counter).packets);
+                    verbs.send.put_back(counter, verbs.send.queue.get(counter).packets);
                 }
                 core.count_wait(WaitReason::Window);
                 return Handed::NoRoom { any, lack: lack_of(nic, connection, &submission) };
             }
             any = true;
-            mapping.requests.next_sn = mapping.requests.next_sn.wrapping_add(1);
-            if self.requester.queue.get(counter).op.is_fetch() {
-                self.watch_fetch(core.now, &mut mapping.requests, starts);
+            self.next_sn = self.next_sn.wrapping_add(1);
+            if verbs.send.queue.get(counter).op.is_fetch() {
+                self.watch_fetch(verbs, core.now, starts);
             }
-            self.requester.advance(1);
+            verbs.send.advance(1);
         }
         if any { Handed::Some } else { Handed::Nothing }
     }
 
     /// The peer will owe data; whether it is the first of its entry's.
-    fn watch_fetch(&self, now: Time, requests: &mut Requests, starts: bool) {
-        if starts && self.requester.fetches == 1 {
-            requests.hear(now);
+    fn watch_fetch(&mut self, verbs: &Verbs, now: Time, starts: bool) {
+        if starts && verbs.send.fetches == 1 {
+            self.hear(now);
         }
-        if !requests.watch.is_set() {
-            requests.watch = Deadline::after(now, self.transport.response_patience);
+        if !self.watch.is_set() {
+            self.watch = Deadline::after(now, verbs.head.transport.response_patience);
         }
-    }
-
-    /// The version of the table of regions by which the memory of all of entry `counter` is what its keys say; none
-    /// when it is not.
-    fn check_entry(&self, core: &mut Core, counter: u32) -> Option<u64> {
-        let wqe = self.requester.queue.get(counter);
-        let is_sound = wqe.op.is_fetch() || self.gather_payload(core, counter, 0, wqe.length);
-        is_sound.then(|| core.mrs.version())
-    }
-
-    /// The next transaction of the entry at `queue.next`; none when its local memory is not what its keys say, which is
-    /// not looked at when it `is_sound`. Its headers are asked for when it leaves.
-    #[inline(always)]
-    fn submission(&self, core: &mut Core, counter: u32, is_sound: bool) -> Option<Submission> {
-        let wqe = self.requester.queue.get(counter);
-        let index = self.requester.sent_of_next;
-        let place = self.place_of(wqe, index);
-        let payload_len = if wqe.op.is_fetch() { 0 } else { place.part };
-        if !is_sound && !self.gather_payload(core, counter, place.offset, payload_len) {
-            return None;
-        }
-        let (kind, length) = if wqe.op.is_fetch() {
-            (Kind::Pull, answer_len(wqe.op, place.part))
-        } else {
-            (Kind::Push, header::operation(wqe, &[], &place).request_len(payload_len))
-        };
-        // The receive that a Send needs is its first packet's.
-        let continues = index > 0 && wqe.op.is_send();
-        Some(Submission { kind, length: length as u16, payload_len, ulp: None, tag: tag(counter, index), continues })
     }
 
     /// What the transaction called `tag` says, whenever its packet leaves. Of an entry that is no more, nothing that
     /// makes sense: a Pull may be sent again when its data is here, and its target goes by its number; and in the place
     /// of a Push of a queue pair that has failed and lingers a Resync leaves, whatever this says (`drive.rs`).
     #[inline(always)]
-    pub(super) fn headers(&self, mapping: &Mapping, tag: u64) -> Header {
+    pub(super) fn headers(&self, verbs: &Verbs, tag: u64) -> Header {
         let (counter, index) = untag(tag);
-        if !self.owns(counter) {
+        if !verbs.send.owns(counter) {
             let (reth, sink, none) = (Reth::default(), SinkTag::default(), rnic_base::Serial::new(0));
             let operation = Operation::ReadRequest { reth, rmsn: none, sink };
-            return Header { dest_qpn: self.dest_qpn, sn: none, solicited: false, complete_in_error: false, operation };
+            return Header {
+                dest_qpn: verbs.head.dest_qpn,
+                sn: none,
+                solicited: false,
+                complete_in_error: false,
+                operation,
+            };
         }
-        let wqe = self.requester.queue.get(counter);
-        let place = self.place_of(wqe, index);
+        let wqe = verbs.send.queue.get(counter);
+        let place = place_of(&verbs.head, wqe, index);
         Header {
-            dest_qpn: self.dest_qpn,
-            sn: self.packet_sn(mapping, counter, index),
+            dest_qpn: verbs.head.dest_qpn,
+            sn: self.packet_sn(counter, index),
             solicited: place.position.ends() && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive(),
             complete_in_error: false,
-            operation: header::operation(wqe, self.requester.queue.sges(counter), &place),
+            operation: header::operation(wqe, verbs.send.queue.sges(counter), &place),
         }
     }
 
     /// The number (SN) of the packet of transaction `index` of entry `counter`.
     #[inline(always)]
-    pub(super) fn packet_sn(&self, mapping: &Mapping, counter: u32, index: u32) -> Sn {
-        Sn::new(mapping.requests.first_sn(counter).wrapping_add(index))
-    }
-
-    /// Where in its message transaction `index` of `wqe` is.
-    #[inline(always)]
-    fn place_of(&self, wqe: &SendWqe, index: u32) -> header::Place {
-        let mtu = self.mtu();
-        let offset = index * mtu;
-        let (position, part) = (Position::of(index, wqe.packets), (wqe.length - offset).min(mtu));
-        header::Place { index, position, offset, part }
+    pub(super) fn packet_sn(&self, counter: u32, index: u32) -> Sn {
+        Sn::new(self.first_sn(counter).wrapping_add(index))
     }
 
     /// A transaction of ours has ended.
-    pub(super) fn end_transaction(&mut self, core: &mut Core, mapping: &mut Mapping, completion: &Completion) {
+    pub(super) fn end_transaction(&mut self, verbs: &mut Verbs, core: &mut Core, completion: &Completion) {
         let (counter, _) = untag(completion.tag);
-        if !self.state.sends() || !self.owns(counter) {
+        if !verbs.head.state.sends() || !verbs.send.owns(counter) {
             return;
         }
-        if mapping.requests.refused == completion.tag {
-            mapping.requests.times_refused = 0;
+        if self.refused == completion.tag {
+            self.times_refused = 0;
         }
-        mapping.requests.of(counter).done += 1;
+        self.of(counter).done += 1;
         if completion.code != CompletionCode::Ack {
             let status = status_of(completion);
-            return self.fail_entry(core, mapping, counter, status);
+            return self.fail_entry(verbs, core, counter, status);
         }
-        self.finish_entries(core, mapping, counter);
-    }
-
-    /// Whether entry `counter` is posted and not completed.
-    pub(super) fn owns(&self, counter: u32) -> bool {
-        let queue = &self.requester.queue;
-        counter.wrapping_sub(queue.head) < queue.tail.wrapping_sub(queue.head)
+        self.finish_entries(verbs, core, counter);
     }
 
     /// Entry `counter` cannot succeed.
-    pub(super) fn fail_entry(&mut self, core: &mut Core, mapping: &mut Mapping, counter: u32, status: WcStatus) {
-        let progress = mapping.requests.of(counter);
+    pub(super) fn fail_entry(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32, status: WcStatus) {
+        let progress = self.of(counter);
         progress.failed.get_or_insert(status);
-        let alone = mapping.errors == FalconErrors::CompleteInError && is_remote(status);
+        let alone = self.errors == FalconErrors::CompleteInError && is_remote(status);
         if !alone {
-            self.requester.doom(counter, status);
+            verbs.send.doom(counter, status);
         }
-        self.finish_entries(core, mapping, counter);
+        self.finish_entries(verbs, core, counter);
     }
 
     /// Completes what is finished, now that something is known of entry `counter`.
-    pub(super) fn finish_entries(&mut self, core: &mut Core, mapping: &mut Mapping, counter: u32) {
-        let head = self.requester.queue.head;
-        if mapping.ordering == FalconOrdering::Unordered {
-            self.finish_alone(core, mapping, counter);
+    pub(super) fn finish_entries(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32) {
+        let head = verbs.send.queue.head;
+        if self.ordering == FalconOrdering::Unordered {
+            self.finish_alone(verbs, core, counter);
         }
-        while self.requester.queue.head != self.requester.queue.tail {
-            let counter = self.requester.queue.head;
-            if let Some((doomed, status)) = self.requester.doom
+        while verbs.send.queue.head != verbs.send.queue.tail {
+            let counter = verbs.send.queue.head;
+            if let Some((doomed, status)) = verbs.send.doom
                 && doomed == counter
             {
-                return self.fail_head(core, status);
+                return verbs.fail_head(core, status);
             }
-            let wqe = self.requester.queue.get(counter);
+            let wqe = verbs.send.queue.get(counter);
             if wqe.state != WqeState::Completed {
-                if counter == self.requester.queue.next || mapping.requests.of(counter).done < wqe.packets {
+                if counter == verbs.send.queue.next || self.of(counter).done < wqe.packets {
                     break;
                 }
-                self.complete_entry(core, mapping, counter);
+                self.complete_entry(verbs, core, counter);
             }
-            self.requester.queue.head = counter.wrapping_add(1);
+            verbs.send.queue.head = counter.wrapping_add(1);
         }
-        if self.state == QpState::SendQueueDrained && self.requester.queue.head != head {
-            self.notice_drained(core);
+        if verbs.head.state == QpState::SendQueueDrained && verbs.send.queue.head != head {
+            verbs.send.notice_drained(&verbs.head, core);
         }
     }
 
     /// Without order: entry `counter` completes when it is finished, whatever is before it.
-    fn finish_alone(&mut self, core: &mut Core, mapping: &mut Mapping, counter: u32) {
-        let queue = &self.requester.queue;
+    fn finish_alone(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32) {
+        let queue = &verbs.send.queue;
         let wqe = queue.get(counter);
         let is_handed_in = counter.wrapping_sub(queue.head) < queue.next.wrapping_sub(queue.head);
-        let is_doomed = self.requester.doom.is_some_and(|(doomed, _)| doomed == counter);
-        let is_finished = is_handed_in && mapping.requests.of(counter).done == wqe.packets;
+        let is_doomed = verbs.send.doom.is_some_and(|(doomed, _)| doomed == counter);
+        let is_finished = is_handed_in && self.of(counter).done == wqe.packets;
         if is_finished && !is_doomed && wqe.state != WqeState::Completed {
-            self.complete_entry(core, mapping, counter);
+            self.complete_entry(verbs, core, counter);
         }
     }
 
-    fn complete_entry(&mut self, core: &mut Core, mapping: &mut Mapping, counter: u32) {
-        let status = mapping.requests.of(counter).failed.unwrap_or(WcStatus::Success);
-        let entry = self.requester.queue.get_mut(counter);
+    fn complete_entry(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32) {
+        let status = self.of(counter).failed.unwrap_or(WcStatus::Success);
+        let entry = verbs.send.queue.get_mut(counter);
         entry.state = WqeState::Completed;
         let wqe = *entry;
         if wqe.op.is_fetch() {
-            self.requester.fetches -= 1;
+            verbs.send.fetches -= 1;
         }
         if wqe.flags.contains(SendFlags::SIGNALED) || status != WcStatus::Success {
-            core.complete(self.send_cq, send_completion(self.number, &wqe, status));
+            core.complete(verbs.head.send_cq, send_completion(verbs.head.number, &wqe, status));
         }
     }
 
     /// The peer was not ready for the transaction named `tag`. How often in a row it may be so is counted for the
     /// oldest one alone: on an ordered connection those behind it are refused with it.
-    pub(super) fn on_rnr_nack(&mut self, core: &mut Core, mapping: &mut Mapping, tag: u64) {
-        self.stats.rnr_naks += 1;
+    pub(super) fn on_rnr_nack(&mut self, verbs: &mut Verbs, core: &mut Core, tag: u64) {
+        verbs.stats.rnr_naks += 1;
         let (counter, _) = untag(tag);
-        if !self.state.sends() || !self.owns(counter) {
+        if !verbs.head.state.sends() || !verbs.send.owns(counter) {
             return;
         }
-        let head = self.requester.queue.head;
+        let head = verbs.send.queue.head;
         let age = |tag: u64| (untag(tag).0.wrapping_sub(head), untag(tag).1);
-        let requests = &mut mapping.requests;
-        let times = match requests.times_refused {
+        let times = match self.times_refused {
             0 => 1,
-            times if requests.refused == tag => times + 1,
-            _ if age(requests.refused) < age(tag) => return,
+            times if self.refused == tag => times + 1,
+            _ if age(self.refused) < age(tag) => return,
             _ => 1,
         };
-        (requests.refused, requests.times_refused) = (tag, times);
-        if self.requester.rnr_retry.is_some_and(|limit| times > limit) {
-            self.fail_entry(core, mapping, counter, WcStatus::RnrRetryExceeded);
+        (self.refused, self.times_refused) = (tag, times);
+        if verbs.send.exceeds_rnr_retry(times) {
+            self.fail_entry(verbs, core, counter, WcStatus::RnrRetryExceeded);
         }
     }
 
-    /// How the oldest entry of the send queue will end, if it is known that it will fail: the peer has refused it, and
-    /// has yet to acknowledge that it was heard.
-    pub(crate) fn known_failure(&self) -> Option<WcStatus> {
-        let link = self.extra.falcon()?.link.as_ref()?;
-        let head = self.requester.queue.head;
-        let is_heads = |tag: u64| untag(tag).0 == head && self.owns(head);
-        let failure = link.connection.transactions().known_failure(is_heads)?;
-        (self.requester.queue.get(head).state != WqeState::Completed).then(|| status_of(&failure))
+    /// Returns how the oldest entry of the send queue will end, if it is known that it will fail: the peer has refused
+    /// it, and has yet to acknowledge that it was heard.
+    pub(super) fn known_failure(send: &SendHalf, connection: &Connection) -> Option<WcStatus> {
+        let head = send.queue.head;
+        let is_heads = |tag: u64| untag(tag).0 == head && send.owns(head);
+        let failure = connection.transactions().known_failure(is_heads)?;
+        (send.queue.get(head).state != WqeState::Completed).then(|| status_of(&failure))
     }
 
     /// A peer owes us data, has acknowledged all else, and has been silent for long. The watch stays where it is when
     /// the peer is heard: how long ago that was is asked when it runs out.
-    pub(super) fn watch_target(&mut self, core: &mut Core, mapping: &mut Mapping, connection: &Connection) {
-        let requests = &mut mapping.requests;
-        if !requests.watch.is_due(core.now) {
+    pub(super) fn watch_target(&mut self, verbs: &mut Verbs, core: &mut Core, connection: &Connection) {
+        if !self.watch.is_due(core.now) {
             return;
         }
-        if self.requester.fetches == 0 || !self.state.sends() {
-            (requests.watch, requests.silent_periods) = (Deadline::NEVER, 0);
+        if verbs.send.fetches == 0 || !verbs.head.state.sends() {
+            (self.watch, self.silent_periods) = (Deadline::NEVER, 0);
             return;
         }
-        let patience = self.transport.response_patience;
-        if core.now.since(requests.silent_since) < patience {
-            requests.watch = Deadline::after(requests.silent_since, patience);
+        let patience = verbs.head.transport.response_patience;
+        if core.now.since(self.silent_since) < patience {
+            self.watch = Deadline::after(self.silent_since, patience);
             return;
         }
         let waits = connection.delivery().is_quiet();
-        requests.silent_periods = if waits { requests.silent_periods + 1 } else { 0 };
-        requests.watch = Deadline::after(core.now, patience);
-        if requests.silent_periods > self.requester.retry_count {
-            self.fail_head(core, WcStatus::RetryExceeded);
+        self.silent_periods = if waits { self.silent_periods + 1 } else { 0 };
+        self.watch = Deadline::after(core.now, patience);
+        if self.silent_periods > verbs.send.retry_count() {
+            verbs.fail_head(core, WcStatus::RetryExceeded);
         }
     }
+}
+
+/// The version of the table of regions by which the memory of all of entry `counter` is what its keys say; none
+/// when it is not.
+fn check_entry(verbs: &Verbs, core: &mut Core, counter: u32) -> Option<u64> {
+    let wqe = verbs.send.queue.get(counter);
+    let is_sound = wqe.op.is_fetch() || verbs.send.gather(&verbs.head, core, counter, 0, wqe.length);
+    is_sound.then(|| core.mrs.version())
+}
+
+/// The next transaction of the entry at `queue.next`; none when its local memory is not what its keys say, which is
+/// not looked at when it `is_sound`. Its headers are asked for when it leaves.
+#[inline(always)]
+fn submission(verbs: &Verbs, core: &mut Core, counter: u32, is_sound: bool) -> Option<Submission> {
+    let wqe = verbs.send.queue.get(counter);
+    let index = verbs.send.queue.sent_of_next;
+    let place = place_of(&verbs.head, wqe, index);
+    let payload_len = if wqe.op.is_fetch() { 0 } else { place.part };
+    if !is_sound && !verbs.send.gather(&verbs.head, core, counter, place.offset, payload_len) {
+        return None;
+    }
+    let (kind, length) = if wqe.op.is_fetch() {
+        (Kind::Pull, answer_len(wqe.op, place.part))
+    } else {
+        (Kind::Push, header::operation(wqe, &[], &place).request_len(payload_len))
+    };
+    // The receive that a Send needs is its first packet's.
+    let continues = index > 0 && wqe.op.is_send();
+    Some(Submission { kind, length: length as u16, payload_len, ulp: None, tag: tag(counter, index), continues })
+}
+
+/// Where in its message transaction `index` of `wqe` is.
+#[inline(always)]
+fn place_of(head: &Head, wqe: &SendWqe, index: u32) -> header::Place {
+    let mtu = head.mtu();
+    let offset = index * mtu;
+    let (position, part) = (Position::of(index, wqe.packets), (wqe.length - offset).min(mtu));
+    header::Place { index, position, offset, part }
 }
 
 /// Bytes of the answer to a Pull: what its request asks for.
@@ -476,4 +461,16 @@ fn status_of_resync(code: u8) -> WcStatus {
         Some(ResyncCode::LocalXlr) => WcStatus::RemoteAccess,
         _ => WcStatus::RemoteOperational,
     }
+}
+
+/// Checks an entry of a queue pair that Falcon carries: without order, what takes a receive is one packet.
+#[cold]
+#[inline(never)]
+pub(crate) fn check_order(head: &Head, wqe: &SendWqe) -> Result<(), PostError> {
+    let is_unordered = head.transport.falcon().is_some_and(|shape| shape.ordering == FalconOrdering::Unordered);
+    let is_alone = matches!(wqe.op, WqeOp::Write | WqeOp::Read) || wqe.op.is_atomic();
+    if is_unordered && !is_alone && wqe.packets > 1 {
+        return Err(PostError::TooLongWithoutOrder { bytes: wqe.length, mtu: head.mtu() });
+    }
+    Ok(())
 }

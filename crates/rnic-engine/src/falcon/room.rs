@@ -8,16 +8,15 @@
 
 use rnic_falcon::delivery::Leaving;
 
-use super::Link;
-use crate::PeerId;
+use super::{FalconEnd, Link, Schedule};
 use crate::core::Core;
-use crate::qp::Qp;
 use crate::ready::Half;
 use crate::stats::WaitReason;
+use crate::verbs::Verbs;
 
 /// What a connection has of the room at its peer.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Room {
+pub(super) struct CreditUse {
     /// Packets that count there.
     counted: u64,
     /// It waits for room, or has been woken and has not heard of it.
@@ -26,60 +25,60 @@ pub(super) struct Room {
     is_lent: bool,
 }
 
-impl Qp {
+impl Link {
     /// What is under way has changed: so does what counts.
-    pub(super) fn count_room(&mut self, core: &mut Core, link: &mut Link) {
-        let under_way = link.connection.delivery().under_way();
-        let counted = std::mem::replace(&mut link.room.counted, under_way);
+    pub(super) fn count_credit(&mut self, verbs: &Verbs, core: &mut Core) {
+        let under_way = self.connection.delivery().under_way();
+        let counted = std::mem::replace(&mut self.credit.counted, under_way);
         if under_way > counted {
-            core.peers.sent(self.far_end(), under_way - counted);
+            core.peers.sent(verbs.head.peer(), under_way - counted);
         } else if under_way < counted {
-            core.settle(self.far_end(), counted - under_way);
+            core.settle(verbs.head.peer(), counted - under_way);
         }
     }
 
     /// It was asked for a packet, and this is what it gave: if it lacks room, it waits.
-    pub(super) fn use_room(&mut self, core: &mut Core, link: &mut Link, leaving: Option<&Leaving>) {
-        let room = &mut link.room;
+    pub(super) fn use_credit(&mut self, verbs: &Verbs, core: &mut Core, leaving: Option<&Leaving>) {
+        let credit = &mut self.credit;
         let Some(leaving) = leaving else {
-            let was_lent = std::mem::take(&mut room.is_lent);
-            if link.connection.delivery().lacks_room() {
+            let was_lent = std::mem::take(&mut credit.is_lent);
+            if self.connection.delivery().lacks_room() {
                 core.count_wait(WaitReason::PeerWindow);
-                if !std::mem::replace(&mut room.waits, true) {
-                    core.peers.wait(self.far_end(), Half::Falcon, self.slot);
+                if !std::mem::replace(&mut credit.waits, true) {
+                    core.peers.wait(verbs.head.peer(), Half::Falcon, verbs.head.slot);
                 }
             } else if was_lent {
-                core.pass_on_room(self.far_end());
+                core.pass_on_room(verbs.head.peer());
             }
             return;
         };
         if leaving.context.is_some() && !leaving.again {
-            room.is_lent = false;
+            credit.is_lent = false;
         }
     }
 
     /// It was lent room, sent something that takes none, and has nothing more to send: others may use it.
-    pub(super) fn return_room(&mut self, core: &mut Core, link: &mut Link) {
-        let is_queued = self.extra.falcon().is_some_and(|falcon| falcon.queued);
-        if !is_queued && std::mem::take(&mut link.room.is_lent) {
-            core.pass_on_room(self.far_end());
+    pub(super) fn return_credit(&mut self, schedule: &Schedule, verbs: &Verbs, core: &mut Core) {
+        if !schedule.queued && std::mem::take(&mut self.credit.is_lent) {
+            core.pass_on_room(verbs.head.peer());
         }
-    }
-
-    /// There is room at the peer.
-    pub(crate) fn lend_room_falcon(&mut self, core: &mut Core) {
-        let Some(falcon) = self.extra.falcon_mut() else { return };
-        let Some(link) = falcon.link.as_mut() else { return core.pass_on_room(falcon.peer) };
-        (link.room.waits, link.room.is_lent) = (false, true);
-        self.enlist(core);
     }
 
     /// The connection ends: its packets are nobody's any more, and others have its turn.
-    pub(super) fn leave_room(&mut self, core: &mut Core, link: &Link) {
-        let peer: PeerId = self.far_end();
-        if link.room.waits {
-            core.peers.stop_waiting(peer, Half::Falcon, self.slot);
+    pub(super) fn leave_credit(&self, verbs: &Verbs, core: &mut Core) {
+        let peer = verbs.head.peer();
+        if self.credit.waits {
+            core.peers.stop_waiting(peer, Half::Falcon, verbs.head.slot);
         }
-        core.settle(peer, link.room.counted);
+        core.settle(peer, self.credit.counted);
+    }
+}
+
+impl FalconEnd {
+    /// There is credit at the peer again.
+    pub(crate) fn on_credit(&mut self, verbs: &Verbs, core: &mut Core) {
+        let Some(link) = self.link.as_mut() else { return core.pass_on_room(verbs.head.peer()) };
+        (link.credit.waits, link.credit.is_lent) = (false, true);
+        self.schedule.enlist(verbs.head.slot, core);
     }
 }

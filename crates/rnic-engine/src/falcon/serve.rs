@@ -8,22 +8,21 @@
 //! Nothing is refused for want of resources here: a Pull that is taken waits for room for its answer (F-8, and
 //! RDMA over Falcon 6.5).
 
-use rnic_base::RareQueue;
+use rnic_base::{RareQueue, Seq};
 use rnic_falcon::transaction::{Answer, PushReply, Request};
-use rnic_policy::{FalconErrors, FalconOrdering};
+use rnic_policy::{FalconErrors, FalconOrdering, FalconShape};
 use rnic_wire::falcon::rdma::{Header, Operation, SinkTag};
 use rnic_wire::falcon::{NackCode, Rsn, Ulp};
 use rnic_wire::{Headers, NakCode, Packet, Position, SendTail};
 
-use super::{Mapping, header};
-use crate::completion::{Completion, WcStatus};
+use super::header;
+use crate::completion::WcStatus;
 use crate::core::Core;
 use crate::dma::{self, Dma, Segment};
 use crate::mr::Access;
-use crate::qp::Qp;
-use crate::qp::gather::for_each_segment;
-use crate::qp::responder::execute::recv_completion;
-use crate::qp::responder::{Message, Refusal};
+use crate::verbs::Verbs;
+use crate::verbs::gather::for_each_segment;
+use crate::verbs::recv::{Message, Refusal};
 use crate::wq::{RecvDone, RecvTail};
 
 const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
@@ -32,6 +31,10 @@ const DENIED: Refusal = Refusal::Nak(NakCode::RemoteAccessError);
 /// What a queue pair keeps of its peer's requests.
 #[derive(Debug)]
 pub(super) struct Serving {
+    ordering: FalconOrdering,
+    errors: FalconErrors,
+    /// The request that is executed next, where there is an order.
+    expected: Seq,
     /// Numbers of requests are taken modulo this.
     places: usize,
     /// Where the data of answered Reads lies, by request; made with the first.
@@ -80,9 +83,12 @@ enum Turn {
 }
 
 impl Serving {
-    /// For `places` requests that can be told apart.
-    pub(super) fn new(places: u32) -> Self {
+    /// For `places` requests that can be told apart, of which `expected` comes first.
+    pub(super) fn new(places: u32, shape: &FalconShape, expected: Seq) -> Self {
         Self {
+            ordering: shape.ordering,
+            errors: shape.errors,
+            expected,
             places: places as usize,
             sources: Box::default(),
             pending: RareQueue::new(),
@@ -92,6 +98,11 @@ impl Serving {
             refusing: None,
             has_failed_receive: false,
         }
+    }
+
+    /// Returns what an error does.
+    pub(super) fn errors(&self) -> FalconErrors {
+        self.errors
     }
 
     fn source(&mut self, rsn: Rsn) -> &mut Source {
@@ -131,47 +142,47 @@ fn starts(headers: &Headers) -> bool {
     }
 }
 
-impl Qp {
+impl Serving {
     /// A Push, when the transaction layer hands it over.
     pub(super) fn take_push<D: Dma>(
         &mut self,
+        verbs: &mut Verbs,
         core: &mut Core,
-        mapping: &mut Mapping,
         request: &Request,
         dma: &mut D,
     ) -> PushReply {
-        if let Some(code) = self.responder.refused {
+        if let Some(code) = verbs.recv.refused {
             return PushReply::NonRecoverable(header::code_of(code));
         }
         let Ulp::Rdma(header) = request.ulp else {
-            return self.refuse_header(core, mapping, request, (true, false), dma);
+            return self.refuse_header(verbs, core, request, (true, false), dma);
         };
-        if !self.state.receives() {
+        if !verbs.head.state.receives() {
             return PushReply::InvalidCid;
         }
         let ends = header::ends(&header);
-        if header.dest_qpn != self.number {
-            return match mapping.ordering {
-                FalconOrdering::Weak => self.refuse_header(core, mapping, request, ends, dma),
+        if header.dest_qpn != verbs.head.number {
+            return match self.ordering {
+                FalconOrdering::Weak => self.refuse_header(verbs, core, request, ends, dma),
                 FalconOrdering::Ordered | FalconOrdering::Unordered => PushReply::InvalidCid,
             };
         }
-        if mapping.serving.abandoned {
+        if self.abandoned {
             return PushReply::NonRecoverable(header::code_of(NakCode::RemoteOperationalError));
         }
-        self.note_first_packet(core);
-        let Some(packet) = header::request(&header, request.payload_len, self.mtu()) else {
-            return self.refuse_header(core, mapping, request, ends, dma);
+        verbs.recv.note_first_packet(&verbs.head, core);
+        let Some(packet) = header::request(&header, request.payload_len, verbs.head.mtu()) else {
+            return self.refuse_header(verbs, core, request, ends, dma);
         };
-        let taken = match mapping.ordering {
-            FalconOrdering::Ordered => self.push_ordered(core, mapping, &packet, ends.0, dma),
-            FalconOrdering::Weak => return self.push_weak(core, mapping, request.rsn, &packet, ends, dma),
-            FalconOrdering::Unordered => self.push_alone(core, &packet, dma),
+        let taken = match self.ordering {
+            FalconOrdering::Ordered => self.push_ordered(verbs, core, &packet, ends.0, dma),
+            FalconOrdering::Weak => return self.push_weak(verbs, core, request.rsn, &packet, ends, dma),
+            FalconOrdering::Unordered => self.push_alone(verbs, core, &packet, dma),
         };
         match taken {
             Ok(()) => PushReply::Done,
-            Err(Refusal::NotReady) => self.put_off(core),
-            Err(Refusal::Nak(code)) => self.refuse_push(core, mapping, code),
+            Err(Refusal::NotReady) => self.put_off(verbs, core),
+            Err(Refusal::Nak(code)) => self.refuse_push(verbs, core, code),
         }
     }
 
@@ -179,40 +190,40 @@ impl Qp {
     /// is refused in its turn, like all others, for what is behind it waits for that.
     fn refuse_header<D: Dma>(
         &mut self,
+        verbs: &mut Verbs,
         core: &mut Core,
-        mapping: &mut Mapping,
         request: &Request,
         (ends, consumes): (bool, bool),
         dma: &mut D,
     ) -> PushReply {
         let code = NakCode::InvalidRequest;
-        if mapping.ordering != FalconOrdering::Weak {
-            return self.refuse_push(core, mapping, code);
+        if self.ordering != FalconOrdering::Weak {
+            return self.refuse_push(verbs, core, code);
         }
-        *mapping.serving.turn(request.rsn) = Turn::Refused { code, ends, consumes };
-        self.take_turns(core, mapping, dma);
+        *self.turn(request.rsn) = Turn::Refused { code, ends, consumes };
+        self.take_turns(verbs, core, dma);
         PushReply::Later
     }
 
     /// With weak order, what is behind `rsn` need not wait for it.
-    fn pass_turn<D: Dma>(&mut self, core: &mut Core, mapping: &mut Mapping, rsn: Rsn, dma: &mut D) {
-        if mapping.ordering == FalconOrdering::Weak {
-            *mapping.serving.turn(rsn) = Turn::Passed;
-            self.take_turns(core, mapping, dma);
+    fn pass_turn<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, rsn: Rsn, dma: &mut D) {
+        if self.ordering == FalconOrdering::Weak {
+            *self.turn(rsn) = Turn::Passed;
+            self.take_turns(verbs, core, dma);
         }
     }
 
-    fn put_off(&mut self, core: &mut Core) -> PushReply {
+    fn put_off(&self, verbs: &mut Verbs, core: &mut Core) -> PushReply {
         core.stats.rnr_naks_sent += 1;
-        self.stats.rnr_naks_sent += 1;
-        PushReply::NotReady(self.min_rnr_timer)
+        verbs.stats.rnr_naks_sent += 1;
+        PushReply::NotReady(verbs.head.min_rnr_timer)
     }
 
-    fn refuse_push(&mut self, core: &mut Core, mapping: &Mapping, code: NakCode) -> PushReply {
-        match mapping.errors {
+    fn refuse_push(&self, verbs: &mut Verbs, core: &mut Core, code: NakCode) -> PushReply {
+        match self.errors {
             FalconErrors::CompleteInError => PushReply::CompleteInError(header::code_of(code)),
             FalconErrors::Verbs => {
-                self.fail_as_responder(core, code);
+                verbs.fail_as_responder(core, code);
                 PushReply::NonRecoverable(header::code_of(code))
             }
         }
@@ -220,158 +231,158 @@ impl Qp {
 
     fn push_ordered<D: Dma>(
         &mut self,
+        verbs: &mut Verbs,
         core: &mut Core,
-        mapping: &mut Mapping,
         packet: &Packet,
         ends: bool,
         dma: &mut D,
     ) -> Result<(), Refusal> {
-        match mapping.serving.refusing {
+        match self.refusing {
             Some(code) if !starts(&packet.headers) => {
-                mapping.serving.refusing = if ends { None } else { Some(code) };
+                self.refusing = if ends { None } else { Some(code) };
                 return Err(Refusal::Nak(code));
             }
-            _ => mapping.serving.refusing = None,
+            _ => self.refusing = None,
         }
-        let seq = self.responder.window.expected;
-        let taken = self.accept(core, seq, packet, dma);
-        let taken = taken.and_then(|()| self.execute_packet(core, packet, seq, dma).map_err(Refusal::Nak));
+        let seq = self.expected;
+        let taken = verbs.recv.take(&verbs.head, core, (self.expected, seq), packet, dma);
+        let taken = taken.and_then(|()| self.execute(verbs, core, packet).map_err(Refusal::Nak));
         if let Err(Refusal::Nak(code)) = taken {
-            self.responder.message = Message::None;
-            mapping.serving.refusing = (!ends).then_some(code);
-            self.unpark();
+            verbs.recv.message = Message::None;
+            self.refusing = (!ends).then_some(code);
+            verbs.recv.unpark();
         }
         taken
     }
 
-    /// The message that was to complete the oldest receive is refused after all.
-    fn unpark(&mut self) {
-        let queue = &mut self.responder.queue;
-        if queue.len() > 0 {
-            queue.get_mut(queue.head).done = None;
+    /// Executes the packet that was expected and has just been accepted, and expects the next one.
+    fn execute(&mut self, verbs: &mut Verbs, core: &mut Core, packet: &Packet) -> Result<(), NakCode> {
+        let (ends, consumes) = match packet.headers {
+            Headers::Send { position, .. } => (position.ends(), true),
+            Headers::Write { position, immediate, .. } => (position.ends(), immediate.is_some()),
+            _ => return Err(NakCode::InvalidRequest),
+        };
+        if ends {
+            verbs.recv.end_message(&verbs.head, core, self.expected, consumes)?;
         }
+        self.expected += 1;
+        Ok(())
     }
 
     fn push_weak<D: Dma>(
         &mut self,
+        verbs: &mut Verbs,
         core: &mut Core,
-        mapping: &mut Mapping,
         rsn: Rsn,
         packet: &Packet,
         (ends, consumes): (bool, bool),
         dma: &mut D,
     ) -> PushReply {
-        let seq = rsn.extend(self.responder.window.expected);
-        let oldest = self.responder.queue.head;
-        let accepted = self.accept(core, seq, packet, dma);
+        let seq = rsn.extend(self.expected);
+        let oldest = verbs.recv.queue.head;
+        let accepted = verbs.recv.take(&verbs.head, core, (self.expected, seq), packet, dma);
         // In turn, a receive that cannot take its message fails at once.
-        mapping.serving.has_failed_receive |= self.responder.queue.head != oldest;
+        self.has_failed_receive |= verbs.recv.queue.head != oldest;
         let (turn, reply) = match accepted {
             Ok(()) if !ends => (Turn::Quiet, PushReply::Done),
             Ok(()) => (Turn::Ends { consumes }, if consumes { PushReply::Later } else { PushReply::Done }),
-            Err(Refusal::NotReady) => return self.put_off(core),
+            Err(Refusal::NotReady) => return self.put_off(verbs, core),
             Err(Refusal::Nak(code)) => (Turn::Refused { code, ends, consumes }, PushReply::Later),
         };
-        if seq > self.responder.window.expected {
+        if seq > self.expected {
             core.stats.packets_early += 1;
         }
-        *mapping.serving.turn(rsn) = turn;
-        self.take_turns(core, mapping, dma);
+        *self.turn(rsn) = turn;
+        self.take_turns(verbs, core, dma);
         reply
     }
 
     /// With weak order: executes everything whose turn has come.
-    pub(super) fn take_turns<D: Dma>(&mut self, core: &mut Core, mapping: &mut Mapping, dma: &mut D) {
-        while self.state.receives() && !mapping.serving.abandoned {
-            let seq = self.responder.window.expected;
+    pub(super) fn take_turns<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, dma: &mut D) {
+        while verbs.head.state.receives() && !self.abandoned {
+            let seq = self.expected;
             let rsn: Rsn = seq.wire();
-            match std::mem::take(mapping.serving.turn(rsn)) {
+            match std::mem::take(self.turn(rsn)) {
                 Turn::Blank => return,
                 Turn::Quiet => {}
                 Turn::Passed => {
-                    mapping.serving.abandoned = mapping.errors == FalconErrors::Verbs;
-                    self.responder.message_start = seq + 1;
+                    self.abandoned = self.errors == FalconErrors::Verbs;
+                    verbs.recv.message_start = seq + 1;
                 }
                 Turn::Pull { header, length } => {
-                    let answer = self.answer_to(core, mapping, rsn, &header, length, dma);
-                    mapping.serving.wait(rsn, answer);
-                    self.responder.message_start = seq + 1;
+                    let answer = self.answer_to(verbs, core, rsn, &header, length, dma);
+                    self.wait(rsn, answer);
+                    verbs.recv.message_start = seq + 1;
                 }
                 Turn::Refused { code, ends, consumes } => {
-                    self.refuse_in_turn(core, mapping, rsn, Turn::Refused { code, ends, consumes });
+                    self.refuse_in_turn(verbs, core, rsn, Turn::Refused { code, ends, consumes });
                 }
-                Turn::Ends { consumes } => self.end_in_turn(core, mapping, rsn, consumes),
+                Turn::Ends { consumes } => self.end_in_turn(verbs, core, rsn, consumes),
             }
-            self.responder.window.advance();
+            self.expected += 1;
         }
     }
 
-    fn end_in_turn(&mut self, core: &mut Core, mapping: &mut Mapping, rsn: Rsn, consumes: bool) {
-        let seq = self.responder.window.expected;
-        let done = match mapping.serving.refusing {
+    fn end_in_turn(&mut self, verbs: &mut Verbs, core: &mut Core, rsn: Rsn, consumes: bool) {
+        let seq = self.expected;
+        let done = match self.refusing {
             Some(code) => Err(code),
-            None => self.end_message(core, seq, consumes),
+            None => verbs.recv.end_message(&verbs.head, core, seq, consumes),
         };
         match done {
-            Ok(()) if consumes => mapping.serving.settle(rsn, None),
+            Ok(()) if consumes => self.settle(rsn, None),
             Ok(()) => {}
-            Err(code) => self.refuse_in_turn(core, mapping, rsn, Turn::Refused { code, ends: true, consumes }),
+            Err(code) => self.refuse_in_turn(verbs, core, rsn, Turn::Refused { code, ends: true, consumes }),
         }
     }
 
     /// With weak order: a packet is refused now that its turn has come, and the rest of its message with it.
-    fn refuse_in_turn(&mut self, core: &mut Core, mapping: &mut Mapping, rsn: Rsn, turn: Turn) {
+    fn refuse_in_turn(&mut self, verbs: &mut Verbs, core: &mut Core, rsn: Rsn, turn: Turn) {
         let Turn::Refused { code, ends, consumes } = turn else { return };
-        let code = mapping.serving.refusing.unwrap_or(code);
+        let code = self.refusing.unwrap_or(code);
         let ulp = header::code_of(code);
-        if mapping.errors == FalconErrors::Verbs {
-            mapping.serving.settle(rsn, Some(NackCode::NonRecoverable { ulp }));
-            return self.fail_as_responder(core, code);
+        if self.errors == FalconErrors::Verbs {
+            self.settle(rsn, Some(NackCode::NonRecoverable { ulp }));
+            return verbs.fail_as_responder(core, code);
         }
-        mapping.serving.settle(rsn, Some(NackCode::CompleteInError { ulp }));
-        mapping.serving.refusing = (!ends).then_some(code);
+        self.settle(rsn, Some(NackCode::CompleteInError { ulp }));
+        self.refusing = (!ends).then_some(code);
         if ends {
-            self.responder.message_start = self.responder.window.expected + 1;
-            let has_failed = std::mem::take(&mut mapping.serving.has_failed_receive);
+            verbs.recv.message_start = self.expected + 1;
+            let has_failed = std::mem::take(&mut self.has_failed_receive);
             if consumes && !has_failed {
-                self.fail_oldest(core, code);
+                fail_oldest(verbs, core, code);
             }
         }
-    }
-
-    /// The oldest receive completes in error: its message was refused.
-    fn fail_oldest(&mut self, core: &mut Core, code: NakCode) {
-        let Ok(counter) = self.oldest_receive(core) else { return };
-        let status = match code {
-            NakCode::InvalidRequest => WcStatus::LocalLength,
-            NakCode::RemoteOperationalError => WcStatus::LocalProtection,
-            NakCode::RemoteAccessError | NakCode::PsnSequenceError => WcStatus::LocalQpOperation,
-        };
-        let queue = &mut self.responder.queue;
-        let completion = Completion::failed_receive(self.number, queue.get(counter).wr_id, status);
-        queue.head = counter.wrapping_add(1);
-        core.complete(self.recv_cq, completion);
     }
 
     /// Without order: a packet is a message, or a part of a Write that needs no other.
-    fn push_alone<D: Dma>(&mut self, core: &mut Core, packet: &Packet, dma: &mut D) -> Result<(), Refusal> {
+    fn push_alone<D: Dma>(
+        &mut self,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        packet: &Packet,
+        dma: &mut D,
+    ) -> Result<(), Refusal> {
         let len = packet.payload_len;
         match packet.headers {
             Headers::Write { position, reth: Some(reth), immediate, .. } => {
-                self.check_payload(position, len)?;
+                verbs.head.check_payload(position, len)?;
                 if immediate.is_some() && position != Position::Only {
                     return Err(INVALID);
                 }
-                self.check_right(Access::REMOTE_WRITE)?;
-                let Some(word) = immediate else { return self.place_remote(core, reth.va, reth.rkey, len, dma) };
-                let counter = self.oldest_receive(core)?;
-                self.place_remote(core, reth.va, reth.rkey, len, dma)?;
-                self.complete_alone(core, counter, len, RecvTail::WriteImm(word), packet.flags.solicited);
+                verbs.head.check_right(Access::REMOTE_WRITE)?;
+                let Some(word) = immediate else { return verbs.head.place_remote(core, reth.va, reth.rkey, len, dma) };
+                let counter = verbs.recv.oldest_receive(&verbs.head, core)?;
+                verbs.head.place_remote(core, reth.va, reth.rkey, len, dma)?;
+                let (tail, solicited) = (RecvTail::WriteImm(word), packet.flags.solicited);
+                let done = RecvDone { last: self.expected, byte_len: len, tail, solicited };
+                verbs.recv.complete_alone(&verbs.head, core, counter, &done);
                 Ok(())
             }
             Headers::Send { position: Position::Only, tail, .. } => {
-                self.check_payload(Position::Only, len)?;
-                self.send_alone(core, len, tail, packet.flags.solicited, dma)
+                verbs.head.check_payload(Position::Only, len)?;
+                self.send_alone(verbs, core, len, tail, packet.flags.solicited, dma)
             }
             _ => Err(INVALID),
         }
@@ -379,24 +390,25 @@ impl Qp {
 
     fn send_alone<D: Dma>(
         &mut self,
+        verbs: &mut Verbs,
         core: &mut Core,
         len: u32,
         tail: SendTail,
         solicited: bool,
         dma: &mut D,
     ) -> Result<(), Refusal> {
-        let counter = self.oldest_receive(core)?;
-        if u64::from(len) > self.responder.queue.get(counter).capacity {
-            self.fail_oldest(core, NakCode::InvalidRequest);
+        let counter = verbs.recv.oldest_receive(&verbs.head, core)?;
+        if u64::from(len) > verbs.recv.queue.get(counter).capacity {
+            fail_oldest(verbs, core, NakCode::InvalidRequest);
             return Err(INVALID);
         }
         if let SendTail::Invalidate(rkey) = tail {
-            core.mrs.check_invalidate(self.pd, self.number, rkey).map_err(|_| DENIED)?;
+            core.mrs.check_invalidate(verbs.head.pd, verbs.head.number, rkey).map_err(|_| DENIED)?;
         }
-        let sges = self.responder.queue.sges(counter);
+        let sges = verbs.recv.queue.sges(counter);
         let place = |at, segment| dma.place(at, segment);
-        if for_each_segment(&core.mrs, self.pd, sges, 0, len, Access::LOCAL_WRITE, place).is_err() {
-            self.fail_oldest(core, NakCode::RemoteOperationalError);
+        if for_each_segment(&core.mrs, verbs.head.pd, sges, 0, len, Access::LOCAL_WRITE, place).is_err() {
+            fail_oldest(verbs, core, NakCode::RemoteOperationalError);
             return Err(Refusal::Nak(NakCode::RemoteOperationalError));
         }
         let tail = match tail {
@@ -405,67 +417,60 @@ impl Qp {
             SendTail::Invalidate(rkey) => {
                 // Not before the message is where it belongs: that may be the same memory, and one that is refused has
                 // not happened.
-                core.mrs.invalidate(self.pd, self.number, rkey).map_err(|_| DENIED)?;
+                core.mrs.invalidate(verbs.head.pd, verbs.head.number, rkey).map_err(|_| DENIED)?;
                 RecvTail::SendInvalidate(rkey)
             }
         };
-        self.complete_alone(core, counter, len, tail, solicited);
+        let done = RecvDone { last: self.expected, byte_len: len, tail, solicited };
+        verbs.recv.complete_alone(&verbs.head, core, counter, &done);
         Ok(())
     }
 
-    fn complete_alone(&mut self, core: &mut Core, counter: u32, byte_len: u32, tail: RecvTail, solicited: bool) {
-        let done = RecvDone { last: self.responder.window.expected, byte_len, tail, solicited };
-        let queue = &mut self.responder.queue;
-        let wr_id = queue.get(counter).wr_id;
-        queue.head = counter.wrapping_add(1);
-        self.responder.msn = self.responder.msn.wrapping_add(1);
-        core.complete(self.recv_cq, recv_completion(self.number, wr_id, &done));
-    }
-
     /// A Pull, when the transaction layer hands it over.
-    pub(super) fn take_pull<D: Dma>(&mut self, core: &mut Core, mapping: &mut Mapping, request: &Request, dma: &mut D) {
-        self.note_first_packet(core);
+    pub(super) fn take_pull<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, request: &Request, dma: &mut D) {
+        verbs.recv.note_first_packet(&verbs.head, core);
         let Ulp::Rdma(header) = request.ulp else {
             // It cannot even be said in what words it is refused: the answer has the request's headers.
             let answer = Answer { payload_len: 0, length: 0, ulp: request.ulp };
-            mapping.serving.wait(request.rsn, answer);
-            return self.pass_turn(core, mapping, request.rsn, dma);
+            self.wait(request.rsn, answer);
+            return self.pass_turn(verbs, core, request.rsn, dma);
         };
-        let executes = self.responder.refused.is_none() && !mapping.serving.abandoned;
-        if mapping.ordering == FalconOrdering::Weak && executes {
-            *mapping.serving.turn(request.rsn) = Turn::Pull { header, length: request.length };
-            return self.take_turns(core, mapping, dma);
+        let executes = verbs.recv.refused.is_none() && !self.abandoned;
+        if self.ordering == FalconOrdering::Weak && executes {
+            *self.turn(request.rsn) = Turn::Pull { header, length: request.length };
+            return self.take_turns(verbs, core, dma);
         }
-        let answer = self.answer_to(core, mapping, request.rsn, &header, request.length, dma);
-        mapping.serving.wait(request.rsn, answer);
+        let answer = self.answer_to(verbs, core, request.rsn, &header, request.length, dma);
+        self.wait(request.rsn, answer);
     }
 
     /// Executes a Pull; answers what is to be said.
     fn answer_to<D: Dma>(
         &mut self,
+        verbs: &mut Verbs,
         core: &mut Core,
-        mapping: &mut Mapping,
         rsn: Rsn,
         header: &Header,
         length: u16,
         dma: &mut D,
     ) -> Answer {
-        let fetched = match self.responder.refused {
+        let fetched = match verbs.recv.refused {
             Some(code) => Err(code),
-            None if mapping.serving.abandoned => Err(NakCode::RemoteOperationalError),
-            None => self.fetch_for(core, mapping, rsn, header, length, dma),
+            None if self.abandoned => Err(NakCode::RemoteOperationalError),
+            None => self.fetch_for(verbs, core, rsn, header, length, dma),
         };
         let (payload_len, operation, complete_in_error) = match fetched {
             Ok((payload_len, operation)) => (payload_len, operation, false),
             Err(code) => {
-                let fails = mapping.errors == FalconErrors::Verbs && !mapping.serving.abandoned;
-                if fails && self.responder.refused.is_none() {
-                    self.fail_as_responder(core, code);
+                let fails = self.errors == FalconErrors::Verbs && !self.abandoned;
+                if fails && verbs.recv.refused.is_none() {
+                    verbs.fail_as_responder(core, code);
                 }
                 (0, refused_fetch(header, code), true)
             }
         };
-        let header = Header { dest_qpn: self.dest_qpn, sn: header.sn, solicited: false, complete_in_error, operation };
+        let header =
+            Header { dest_qpn: verbs.head.dest_qpn, sn: header.sn, solicited: false, complete_in_error, operation };
         let needed = operation.headers_len() + payload_len.next_multiple_of(4);
         // A request that asks for less than it takes to refuse it is refused all the same.
         let length = if complete_in_error { needed.min(length.into()) } else { needed };
@@ -474,15 +479,15 @@ impl Qp {
 
     fn fetch_for<D: Dma>(
         &mut self,
+        verbs: &mut Verbs,
         core: &mut Core,
-        mapping: &mut Mapping,
         rsn: Rsn,
         header: &Header,
         length: u16,
         dma: &mut D,
     ) -> Result<(u32, Operation), NakCode> {
-        let is_between = mapping.ordering != FalconOrdering::Ordered || self.responder.message == Message::None;
-        if header.dest_qpn != self.number || self.responder.fetches_max == 0 || !is_between {
+        let is_between = self.ordering != FalconOrdering::Ordered || verbs.recv.message == Message::None;
+        if header.dest_qpn != verbs.head.number || verbs.recv.fetches_max == 0 || !is_between {
             return Err(NakCode::InvalidRequest);
         }
         let fits = |operation: Operation, payload_len: u32| {
@@ -491,17 +496,17 @@ impl Qp {
         };
         match header.operation {
             Operation::ReadRequest { reth, sink, .. } => {
-                if reth.dma_len > self.mtu() {
+                if reth.dma_len > verbs.head.mtu() {
                     return Err(NakCode::InvalidRequest);
                 }
-                self.resolve_fetch(core, reth.va, reth.rkey, reth.dma_len, Access::REMOTE_READ)?;
-                *mapping.serving.source(rsn) = Source { va: reth.va, rkey: reth.rkey };
+                verbs.head.resolve_fetch(core, reth.va, reth.rkey, reth.dma_len, Access::REMOTE_READ)?;
+                *self.source(rsn) = Source { va: reth.va, rkey: reth.rkey };
                 fits(Operation::ReadResponse { position: Position::Only, sink }, reth.dma_len)
             }
             Operation::AtomicRequest { va, rkey, op, sink, .. } => {
                 // What cannot be answered is not executed.
                 fits(Operation::AtomicResponse { original: 0, sink }, 0)?;
-                let local = self.resolve_fetch(core, va, rkey, 8, Access::REMOTE_ATOMIC)?;
+                let local = verbs.head.resolve_fetch(core, va, rkey, 8, Access::REMOTE_ATOMIC)?;
                 let original = dma::execute(dma, op, local).map_err(|_| NakCode::RemoteAccessError)?;
                 Ok((0, Operation::AtomicResponse { original, sink }))
             }
@@ -513,10 +518,11 @@ impl Qp {
     /// Resync leaves in its place, and the initiator decides, as in `qp/fetch/gone.rs`: one that has the data
     /// acknowledges a duplicate, and to one that misses it the Read fails. The target fails with it where verbs have it
     /// so and the data has never left.
-    pub(super) fn gather_answer(&self, core: &mut Core, mapping: &mut Mapping, rsn: Rsn, len: u32) -> bool {
-        let Source { va, rkey } = *mapping.serving.source(rsn);
+    pub(super) fn gather_answer(&mut self, verbs: &Verbs, core: &mut Core, rsn: Rsn, len: u32) -> bool {
+        let Source { va, rkey } = *self.source(rsn);
         core.segments.clear();
-        let Ok(local) = core.mrs.resolve_remote(self.granted(), rkey, va, u64::from(len), Access::REMOTE_READ) else {
+        let Ok(local) = core.mrs.resolve_remote(verbs.head.granted(), rkey, va, u64::from(len), Access::REMOTE_READ)
+        else {
             return false;
         };
         core.segments.push(Segment { local, len });
@@ -524,20 +530,34 @@ impl Qp {
     }
 
     /// The peer has given up its request `rsn`. On an ordered connection this is its turn.
-    pub(super) fn skip_request<D: Dma>(&mut self, core: &mut Core, mapping: &mut Mapping, rsn: Rsn, dma: &mut D) {
-        let expected = self.responder.window.expected;
-        match (mapping.ordering, mapping.errors) {
+    pub(super) fn skip_request<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, rsn: Rsn, dma: &mut D) {
+        let expected = self.expected;
+        match (self.ordering, self.errors) {
             // What is before it may still be under way, and its peer waits for that to end well.
-            (FalconOrdering::Weak, _) if rsn.extend(expected) >= expected => self.pass_turn(core, mapping, rsn, dma),
-            (_, FalconErrors::Verbs) => mapping.serving.abandoned = true,
-            (FalconOrdering::Ordered, _) if self.responder.message != Message::None => {
-                self.responder.message = Message::None;
-                mapping.serving.refusing = Some(NakCode::InvalidRequest);
-                self.unpark();
+            (FalconOrdering::Weak, _) if rsn.extend(expected) >= expected => self.pass_turn(verbs, core, rsn, dma),
+            (_, FalconErrors::Verbs) => self.abandoned = true,
+            (FalconOrdering::Ordered, _) if verbs.recv.message != Message::None => {
+                verbs.recv.message = Message::None;
+                self.refusing = Some(NakCode::InvalidRequest);
+                verbs.recv.unpark();
             }
             (FalconOrdering::Ordered | FalconOrdering::Weak | FalconOrdering::Unordered, _) => {}
         }
     }
+}
+
+/// The oldest receive completes in error: its message was refused.
+fn fail_oldest(verbs: &mut Verbs, core: &mut Core, code: NakCode) {
+    let Verbs { head, recv, .. } = verbs;
+    if recv.oldest_receive(head, core).is_err() {
+        return;
+    }
+    let status = match code {
+        NakCode::InvalidRequest => WcStatus::LocalLength,
+        NakCode::RemoteOperationalError => WcStatus::LocalProtection,
+        NakCode::RemoteAccessError | NakCode::PsnSequenceError => WcStatus::LocalQpOperation,
+    };
+    recv.fail_oldest(head, core, status);
 }
 
 /// How a Pull is refused: an answer that says "completed in error", and why where its data would be: an atomic's in the

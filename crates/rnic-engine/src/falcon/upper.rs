@@ -7,18 +7,20 @@ use rnic_wire::falcon::rdma::{Operation, SinkTag};
 use rnic_wire::falcon::{Rsn, Ulp};
 use rnic_wire::{Aeth, Headers, Packet, PacketFlags, Position, Syndrome};
 
-use super::request::untag;
-use super::{Mapping, header};
+use super::header;
+use super::request::{Requests, untag};
+use super::serve::Serving;
 use crate::completion::WcStatus;
 use crate::core::Core;
 use crate::dma::{Dma, MemoryFault, Segment};
-use crate::qp::Qp;
+use crate::verbs::Verbs;
 
-/// A queue pair, for the time of a call.
-pub(super) struct Verbs<'a, D> {
-    pub(super) qp: &'a mut Qp,
+/// The upper layer of a connection, for the time of a call.
+pub(super) struct Upper<'a, D> {
+    pub(super) verbs: &'a mut Verbs,
     pub(super) core: &'a mut Core,
-    pub(super) mapping: &'a mut Mapping,
+    pub(super) requests: &'a mut Requests,
+    pub(super) serving: &'a mut Serving,
     pub(super) dma: &'a mut D,
     /// The request whose payload is the packet's at hand.
     pub(super) at_hand: Option<Rsn>,
@@ -29,49 +31,49 @@ pub(super) const fn handle(slot: u32, rsn: Rsn) -> u64 {
     (slot as u64) << 32 | rsn.value() as u64
 }
 
-impl<D: Dma> UpperLayer for Verbs<'_, D> {
+impl<D: Dma> UpperLayer for Upper<'_, D> {
     fn push(&mut self, _: Time, request: &Request) -> PushReply {
         if self.at_hand == Some(request.rsn) {
-            return self.qp.take_push(self.core, self.mapping, request, self.dma);
+            return self.serving.take_push(self.verbs, self.core, request, self.dma);
         }
-        let handle = handle(self.qp.slot, request.rsn);
+        let handle = handle(self.verbs.head.slot, request.rsn);
         let mut kept = Kept { dma: self.dma, handle };
-        let reply = self.qp.take_push(self.core, self.mapping, request, &mut kept);
+        let reply = self.serving.take_push(self.verbs, self.core, request, &mut kept);
         // What is not ready comes again.
         self.dma.release(handle);
         reply
     }
 
     fn pull(&mut self, _: Time, request: &Request) -> PullReply {
-        self.qp.take_pull(self.core, self.mapping, request, self.dma);
+        self.serving.take_pull(self.verbs, self.core, request, self.dma);
         PullReply::Later
     }
 
     #[inline]
     fn headers(&self, tag: u64) -> Ulp {
-        Ulp::Rdma(self.qp.headers(self.mapping, tag))
+        Ulp::Rdma(self.requests.headers(self.verbs, tag))
     }
 
     fn complete(&mut self, _: Time, completion: &Completion) {
-        self.qp.end_transaction(self.core, self.mapping, completion);
+        self.requests.end_transaction(self.verbs, self.core, completion);
     }
 
     fn pulled(&mut self, _: Time, tag: u64, data: &PulledData) {
         let (counter, index) = untag(tag);
-        if !self.qp.state.sends() || !self.qp.owns(counter) {
+        if !self.verbs.head.state.sends() || !self.verbs.send.owns(counter) {
             return;
         }
         if let Err(status) = self.take_data(counter, index, data) {
-            self.qp.fail_entry(self.core, self.mapping, counter, status);
+            self.requests.fail_entry(self.verbs, self.core, counter, status);
         }
     }
 
     fn not_ready(&mut self, _: Time, tag: u64) {
-        self.qp.on_rnr_nack(self.core, self.mapping, tag);
+        self.requests.on_rnr_nack(self.verbs, self.core, tag);
     }
 
     fn skipped(&mut self, _: Time, rsn: Rsn) {
-        self.qp.skip_request(self.core, self.mapping, rsn, self.dma);
+        self.serving.skip_request(self.verbs, self.core, rsn, self.dma);
     }
 }
 
@@ -95,12 +97,12 @@ impl UpperLayer for Nobody {
     fn complete(&mut self, _: Time, _: &Completion) {}
 }
 
-impl<D: Dma> Verbs<'_, D> {
+impl<D: Dma> Upper<'_, D> {
     /// Puts the data of a Pull where its entry says, whatever its headers say about that.
     fn take_data(&mut self, counter: u32, index: u32, data: &PulledData) -> Result<(), WcStatus> {
         let Ulp::Rdma(header) = data.ulp else { return Err(WcStatus::BadResponse) };
         // A response has its request's number (RDMA over Falcon 8.2).
-        if header.dest_qpn != self.qp.number || header.sn != self.qp.packet_sn(self.mapping, counter, index) {
+        if header.dest_qpn != self.verbs.head.number || header.sn != self.requests.packet_sn(counter, index) {
             return Err(WcStatus::BadResponse);
         }
         if header.complete_in_error {
@@ -123,7 +125,7 @@ impl<D: Dma> Verbs<'_, D> {
         let flags = PacketFlags::default();
         let (dest_qpn, psn, payload_len) = (header.dest_qpn, Psn::new(0), data.payload_len);
         let packet = Packet { dest_qpn, psn, flags, payload_len, headers };
-        self.qp.place_response(self.core, counter, index, &packet, self.dma)
+        self.verbs.send.place_response(&self.verbs.head, self.core, counter, index, &packet, self.dma)
     }
 }
 

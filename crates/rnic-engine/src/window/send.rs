@@ -159,13 +159,6 @@ impl SendWindow {
         }
     }
 
-    /// Notes that a packet has been sent that nobody will acknowledge.
-    #[inline]
-    pub(crate) fn pass(&mut self) {
-        self.next += 1;
-        (self.una, self.cursor) = (self.next, self.next);
-    }
-
     /// The next packet tells the round-trip time, unless one is under way that will.
     fn time_packet(&mut self, now: Time, transport: &Transport) {
         let next = self.next;

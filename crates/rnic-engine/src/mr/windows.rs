@@ -1,0 +1,300 @@
+//! Memory windows: keys that grant a part of a region, bound and taken back by work requests.
+//!
+//! Source: InfiniBand Architecture volume 1, sections 10.6.7 (windows), 10.6.7.2 (binding: o10-36, o10-37, C10-72 to
+//! C10-75) and 11.2.10. Windows of type 1 are bound by a verb of their own and serve every queue pair of their
+//! protection domain; those of type 2 are bound by a work request, serve the queue pair that has bound them (type 2B),
+//! and can be invalidated by it or by its peer.
+//!
+//! A window's key is a prefix of 24 bits, drawn when it is made, and 8 bits that change with every binding: a program
+//! chooses them for type 2. No region has a key with the prefix of a window, so a lookup that fails among the regions
+//! is the only one that comes here, and regions cost what they did without windows.
+
+use std::collections::BTreeMap;
+
+use rnic_wire::Qpn;
+
+use super::{Access, MemoryRegion, Refused};
+use crate::PdId;
+
+/// Which rules a memory window follows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum WindowKind {
+    /// Bound by a call, for all queue pairs of its protection domain.
+    One,
+    /// Bound by a work request, for the queue pair that it was posted to.
+    Two,
+}
+
+/// What a window shall grant: the operand of [`crate::SendOp::Bind`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Binding {
+    /// The key that the window shall have: its own, with other low 8 bits.
+    pub key: u32,
+    /// The key of the region that the window is a part of.
+    pub region: u32,
+    /// First virtual address within the region.
+    pub addr: u64,
+    /// Bytes; none takes the grant back, which only windows of type 1 may ask for in this way.
+    pub len: u64,
+    /// What peers may do.
+    pub access: Access,
+    /// Peers name the first byte by 0 and not by its address.
+    pub zero_based: bool,
+}
+
+/// A window.
+#[derive(Debug)]
+struct Window {
+    kind: WindowKind,
+    pd: PdId,
+    /// Its present key; of one of type 2 that is not bound, its last.
+    key: u32,
+    bound: Option<Bound>,
+}
+
+/// What a window grants now.
+#[derive(Debug)]
+struct Bound {
+    /// The key of its region.
+    region: u32,
+    /// The queue pair that has bound it, and which alone a window of type 2 serves.
+    qpn: Qpn,
+    grant: MemoryRegion,
+}
+
+/// The windows of an engine, by the first 24 bits of their keys.
+#[derive(Debug, Default)]
+pub(crate) struct Windows {
+    by_prefix: BTreeMap<u32, Window>,
+}
+
+const fn prefix(key: u32) -> u32 {
+    key >> TAG_BITS
+}
+
+impl Windows {
+    /// Returns whether keys that begin as `key` does are a window's.
+    pub(crate) fn has(&self, key: u32) -> bool {
+        self.by_prefix.contains_key(&prefix(key))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_prefix.len()
+    }
+
+    /// Adds a window with `key`, whose prefix is nobody's.
+    pub(crate) fn add(&mut self, key: u32, pd: PdId, kind: WindowKind) {
+        self.by_prefix.insert(prefix(key), Window { kind, pd, key, bound: None });
+    }
+
+    /// Takes the window away that `key` is or was a key of.
+    pub(crate) fn remove(&mut self, key: u32) -> Option<()> {
+        self.by_prefix.remove(&prefix(key)).map(drop)
+    }
+
+    /// The kind of the window that `key` is or was a key of.
+    pub(crate) fn kind(&self, key: u32) -> Option<WindowKind> {
+        self.by_prefix.get(&prefix(key)).map(|window| window.kind)
+    }
+
+    /// Binds a window to a part of `region`, on behalf of queue pair `qpn` of `pd`.
+    pub(crate) fn bind(
+        &mut self,
+        pd: PdId,
+        qpn: Qpn,
+        binding: &Binding,
+        region: Option<&MemoryRegion>,
+    ) -> Result<(), Refused> {
+        let window = self.by_prefix.get_mut(&prefix(binding.key)).filter(|window| window.pd == pd).ok_or(Refused)?;
+        let is_two = window.kind == WindowKind::Two;
+        if (is_two && (window.bound.is_some() || binding.len == 0)) || (!is_two && binding.zero_based) {
+            return Err(Refused);
+        }
+        if binding.len == 0 {
+            (window.key, window.bound) = (binding.key, None);
+            return Ok(());
+        }
+        let grant = granted(pd, binding, region.ok_or(Refused)?)?;
+        (window.key, window.bound) = (binding.key, Some(Bound { region: binding.region, qpn, grant }));
+        Ok(())
+    }
+
+    /// Returns the rights that a window with `key` grants to queue pair `qpn`, if that is of its protection domain.
+    #[cold]
+    pub(crate) fn granted_to(&self, qpn: Qpn, key: u32) -> Result<&MemoryRegion, Refused> {
+        let window = self.by_prefix.get(&prefix(key)).filter(|window| window.key == key).ok_or(Refused)?;
+        let bound = window.bound.as_ref().filter(|bound| window.kind == WindowKind::One || bound.qpn == qpn);
+        bound.map(|bound| &bound.grant).ok_or(Refused)
+    }
+
+    /// What `key` grants, to whomever.
+    pub(crate) fn grant(&self, key: u32) -> Option<&MemoryRegion> {
+        let window = self.by_prefix.get(&prefix(key)).filter(|window| window.key == key)?;
+        window.bound.as_ref().map(|bound| &bound.grant)
+    }
+
+    /// Returns whether queue pair `qpn` of `pd`, or its peer, may take back what `key` grants.
+    pub(crate) fn check_invalidate(&self, pd: PdId, qpn: Qpn, key: u32) -> Result<(), Refused> {
+        let window = self.by_prefix.get(&prefix(key)).filter(|window| window.key == key && window.pd == pd);
+        let window = window.filter(|window| window.kind == WindowKind::Two).ok_or(Refused)?;
+        if window.bound.as_ref().is_some_and(|bound| bound.qpn == qpn) { Ok(()) } else { Err(Refused) }
+    }
+
+    /// Takes back what `key` grants.
+    pub(crate) fn invalidate(&mut self, pd: PdId, qpn: Qpn, key: u32) -> Result<(), Refused> {
+        self.check_invalidate(pd, qpn, key)?;
+        self.by_prefix.get_mut(&prefix(key)).ok_or(Refused)?.bound = None;
+        Ok(())
+    }
+
+    /// Returns whether a window is bound to the region with `key`.
+    pub(crate) fn hold(&self, key: u32) -> bool {
+        self.by_prefix.values().any(|window| window.bound.as_ref().is_some_and(|bound| bound.region == key))
+    }
+
+    /// Takes back what windows grant of the region with `key`, which is about to end.
+    pub(crate) fn leave_region(&mut self, key: u32) {
+        self.unbind(|_, bound| bound.region == key);
+    }
+
+    /// Takes back what windows of type 2 grant to queue pair `qpn`, which is about to end: its number may be another's.
+    pub(crate) fn leave_qp(&mut self, qpn: Qpn) {
+        self.unbind(|window, bound| window.kind == WindowKind::Two && bound.qpn == qpn);
+    }
+
+    fn unbind(&mut self, mut ends: impl FnMut(&Window, &Bound) -> bool) {
+        for window in self.by_prefix.values_mut() {
+            if window.bound.as_ref().is_some_and(|bound| ends(window, bound)) {
+                window.bound = None;
+            }
+        }
+    }
+
+    /// Returns whether a window belongs to `pd`.
+    pub(crate) fn use_domain(&self, pd: PdId) -> bool {
+        self.by_prefix.values().any(|window| window.pd == pd)
+    }
+}
+
+/// What a window grants when it is bound to a part of `region`.
+fn granted(pd: PdId, binding: &Binding, region: &MemoryRegion) -> Result<MemoryRegion, Refused> {
+    let changes = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+    let lacks_local = binding.access.intersects(changes) && !region.access.contains(Access::LOCAL_WRITE);
+    if region.pd != pd || !region.access.contains(Access::BIND) || lacks_local {
+        return Err(Refused);
+    }
+    let offset = binding.addr.wrapping_sub(region.addr);
+    if offset > region.len || binding.len > region.len - offset {
+        return Err(Refused);
+    }
+    let remote = changes | Access::REMOTE_READ | Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT;
+    Ok(MemoryRegion {
+        pd,
+        addr: if binding.zero_based { 0 } else { binding.addr },
+        len: binding.len,
+        local: region.local + offset,
+        access: binding.access & remote,
+    })
+}
+
+/// The part of a window's key that changes with each binding.
+const TAG_BITS: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PD: PdId = PdId(1);
+    const QPN: Qpn = Qpn::new(7);
+    const KEY: u32 = 0xabcd_ef00;
+    const REGION: MemoryRegion =
+        MemoryRegion { pd: PD, addr: 0x1000, len: 100, local: 0x9000, access: Access::LOCAL_WRITE.union(Access::BIND) };
+    const BINDING: Binding =
+        Binding { key: KEY + 1, region: 5, addr: 0x1010, len: 16, access: Access::REMOTE_WRITE, zero_based: false };
+
+    fn windows(kind: WindowKind) -> Windows {
+        let mut windows = Windows::default();
+        windows.add(KEY, PD, kind);
+        windows
+    }
+
+    #[test]
+    fn a_window_grants_its_part_and_no_more() {
+        let mut windows = windows(WindowKind::Two);
+        assert_eq!(windows.bind(PD, QPN, &BINDING, Some(&REGION)), Ok(()));
+        let may = |(pd, qpn), key, addr, len, access| windows.granted_to(qpn, key)?.resolve(pd, addr, len, access);
+        let write = Access::REMOTE_WRITE;
+        assert_eq!(may((PD, QPN), KEY + 1, 0x1010, 16, write), Ok(0x9010));
+        assert_eq!(may((PD, QPN), KEY + 1, 0x101f, 1, write), Ok(0x901f));
+        for refused in [
+            may((PD, QPN), KEY + 1, 0x100f, 2, write),
+            may((PD, QPN), KEY + 1, 0x1010, 17, write),
+            may((PD, QPN), KEY + 1, 0x1010, 1, Access::REMOTE_READ),
+            may((PD, QPN), KEY, 0x1010, 1, write),
+            may((PD, QPN), KEY + 2, 0x1010, 1, write),
+            may((PD, Qpn::new(8)), KEY + 1, 0x1010, 1, write),
+            may((PdId(2), QPN), KEY + 1, 0x1010, 1, write),
+        ] {
+            assert_eq!(refused, Err(Refused));
+        }
+    }
+
+    #[test]
+    fn binding_follows_the_rules_of_each_type() {
+        let mut two = windows(WindowKind::Two);
+        let mut one = windows(WindowKind::One);
+        let region = Some(&REGION);
+        let refused = [
+            Binding { len: 85, ..BINDING },
+            Binding { addr: 0xfff, ..BINDING },
+            Binding { key: KEY + 0x100, ..BINDING },
+        ];
+        for binding in refused {
+            assert_eq!(two.bind(PD, QPN, &binding, region), Err(Refused), "{binding:?}");
+            assert_eq!(one.bind(PD, QPN, &binding, region), Err(Refused), "{binding:?}");
+        }
+        assert_eq!(two.bind(PD, QPN, &Binding { len: 0, ..BINDING }, region), Err(Refused));
+        assert_eq!(two.bind(PD, QPN, &BINDING, None), Err(Refused));
+        assert_eq!(two.bind(PdId(2), QPN, &BINDING, region), Err(Refused));
+        for access in [Access::LOCAL_WRITE, Access::BIND] {
+            let poor = MemoryRegion { access, ..REGION };
+            assert_eq!(two.bind(PD, QPN, &BINDING, Some(&poor)), Err(Refused), "{access:?}");
+        }
+        assert_eq!(one.bind(PD, QPN, &Binding { zero_based: true, ..BINDING }, region), Err(Refused));
+        assert_eq!(two.bind(PD, QPN, &Binding { zero_based: true, ..BINDING }, region), Ok(()));
+        let may = |windows: &Windows, qpn, key, addr, len| {
+            windows.granted_to(qpn, key)?.resolve(PD, addr, len, Access::REMOTE_WRITE)
+        };
+        assert_eq!(may(&two, QPN, KEY + 1, 3, 13), Ok(0x9013));
+        assert_eq!(two.bind(PD, QPN, &BINDING, region), Err(Refused), "it is bound");
+        assert_eq!(one.bind(PD, QPN, &BINDING, region), Ok(()));
+        let again = Binding { key: KEY + 2, ..BINDING };
+        assert_eq!(one.bind(PD, QPN, &again, region), Ok(()), "type 1 is bound anew");
+        let other = Qpn::new(99);
+        assert_eq!(may(&one, other, KEY + 1, 0x1010, 1), Err(Refused), "the old key");
+        assert_eq!(may(&one, other, KEY + 2, 0x1010, 1), Ok(0x9010), "any queue pair");
+        assert_eq!(one.bind(PD, QPN, &Binding { len: 0, key: KEY + 3, ..BINDING }, None), Ok(()));
+        assert_eq!(may(&one, other, KEY + 3, 0x1010, 1), Err(Refused), "taken back");
+    }
+
+    #[test]
+    fn only_its_queue_pair_invalidates_a_window_and_only_of_type_2() {
+        let (mut one, mut two) = (windows(WindowKind::One), windows(WindowKind::Two));
+        for windows in [&mut one, &mut two] {
+            assert_eq!(windows.bind(PD, QPN, &BINDING, Some(&REGION)), Ok(()));
+            assert!(windows.hold(5) && !windows.hold(6));
+        }
+        assert_eq!(one.invalidate(PD, QPN, KEY + 1), Err(Refused));
+        assert_eq!(two.invalidate(PD, Qpn::new(8), KEY + 1), Err(Refused));
+        assert_eq!(two.invalidate(PdId(2), QPN, KEY + 1), Err(Refused));
+        assert_eq!(two.invalidate(PD, QPN, KEY), Err(Refused));
+        assert_eq!(two.invalidate(PD, QPN, KEY + 1), Ok(()));
+        assert_eq!(two.invalidate(PD, QPN, KEY + 1), Err(Refused), "only once");
+        assert_eq!(two.bind(PD, QPN, &Binding { key: KEY + 9, ..BINDING }, Some(&REGION)), Ok(()));
+        two.leave_qp(QPN);
+        one.leave_qp(QPN);
+        assert!(!two.hold(5) && one.hold(5), "type 1 is nobody's");
+        one.leave_region(5);
+        assert!(!one.hold(5));
+    }
+}

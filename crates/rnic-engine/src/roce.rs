@@ -1,0 +1,333 @@
+//! The RoCE family's connection: RoCE, IRN and FaSR, told apart by what [`crate::Transport`] has prepared.
+//!
+//! ```text
+//!   roce/shared.rs     what both halves use: congestion control, scheduling, pacing, paths, the timer, the turn
+//!   roce/fetch.rs      reads and atomics of the peer, and responses to them
+//!   roce/requester.rs  the window of requests: packets, acknowledgements, responses, timeouts
+//!   roce/responder.rs  the peer's requests: order, acceptance, execution, acknowledgements
+//!   roce/target.rs     targets of extended reliable connections (XRC)
+//! ```
+//!
+//! Each file may use those above it. The verbs half stands beside the connection and is handed in.
+
+mod fetch;
+pub(crate) mod requester;
+pub(crate) mod responder;
+pub(crate) mod shared;
+mod target;
+
+use rnic_base::Seq;
+use rnic_policy::Cwnd;
+use rnic_wire::{Headers, Packet};
+
+use crate::completion::WcStatus;
+use crate::core::{AckKind, Control, ControlPacket, Core};
+use crate::dma::Dma;
+use crate::error::{DropReason, RxOutcome};
+use crate::packet::TransmitKind;
+use crate::ready::Half;
+use crate::state::QpState;
+use crate::timer::Deadline;
+use crate::transport::Transport;
+use crate::verbs::Verbs;
+
+use requester::Requester;
+use responder::Responder;
+
+/// A connection: who sends, and who receives. Routes only.
+#[derive(Debug)]
+pub(crate) struct RoceConnection {
+    requester: Requester,
+    responder: Responder,
+}
+
+impl RoceConnection {
+    pub(crate) fn new(transport: &Transport) -> Self {
+        Self { requester: Requester::new(transport), responder: Responder::new(Seq::UNSET) }
+    }
+
+    /// Begins to take in packets, numbered from `start` on.
+    pub(crate) fn begin_receiving(&mut self, verbs: &mut Verbs, start: Seq) {
+        self.responder = Responder::new(start);
+        verbs.head.begin_accepting();
+    }
+
+    /// Begins to send, with packets numbered from `start` on, unless the peer has said before where they start.
+    pub(crate) fn begin_sending(&mut self, verbs: &mut Verbs, core: &mut Core, start: Seq) {
+        let Self { requester, .. } = self;
+        if verbs.send.start == Seq::UNSET {
+            requester.start_at(&mut verbs.send, start, &verbs.head.transport);
+        }
+        requester.shared.start_paths(&mut verbs.head, core.now);
+        self.start_flow(verbs, core);
+        if verbs.head.transport.credits {
+            self.requester.shared.extra.add_credits();
+        }
+    }
+
+    fn start_flow(&mut self, verbs: &Verbs, core: &mut Core) {
+        let (in_flight, served) = (self.requester.in_flight(), self.responder.responses_in_flight());
+        let shared = &mut self.requester.shared;
+        shared.start(&verbs.head, core, in_flight + served);
+        shared.note_served(served);
+    }
+
+    /// New work is queued.
+    #[inline]
+    pub(crate) fn on_work(&mut self, verbs: &mut Verbs, core: &mut Core) {
+        self.requester.wake(verbs, core);
+    }
+
+    /// Takes a packet that comes from the peer.
+    #[inline]
+    pub(crate) fn receive<D: Dma>(
+        &mut self,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        packet: &Packet,
+        congested: bool,
+        dma: &mut D,
+    ) -> RxOutcome {
+        core.echo = congested && self.on_mark(verbs, core);
+        core.echoed = packet.flags.becn;
+        let Self { requester, responder } = self;
+        match packet.headers {
+            Headers::Send { .. }
+            | Headers::Write { .. }
+            | Headers::ReadRequest { .. }
+            | Headers::AtomicRequest { .. }
+            | Headers::PlacementRequest { .. }
+            | Headers::SharedSend { .. }
+            | Headers::SharedWrite { .. } => {
+                if verbs.head.state.receives() {
+                    responder.on_request(requester, verbs, core, packet, dma)
+                } else {
+                    responder.on_late(requester, verbs, core)
+                }
+            }
+            Headers::Ack { aeth, sack } if verbs.head.transmits() => {
+                if verbs.head.transport.scheduled {
+                    return self.on_ack_of_answers(verbs, core, packet);
+                }
+                requester.on_ack(verbs, core, packet.psn, aeth, sack)
+            }
+            Headers::LossAck { .. } if verbs.head.transmits() => self.on_ack_of_answers(verbs, core, packet),
+            // Serving reads is the receiving half's business.
+            Headers::ReadAck { aeth, sack } if verbs.head.state.receives() => {
+                responder.on_response_ack(requester, verbs, core, (packet.psn, aeth, sack))
+            }
+            Headers::ReadResponse { .. } | Headers::AtomicResponse { .. } if verbs.head.state.sends() => {
+                self.on_response(verbs, core, packet, dma)
+            }
+            Headers::Cnp if verbs.head.state.sends() => {
+                requester.on_cnp(verbs, core);
+                RxOutcome::Accepted
+            }
+            Headers::ReadResponse { .. } if verbs.head.state == QpState::Error => self.on_late_response(verbs, core),
+            _ => RxOutcome::Dropped(core.drop_packet(DropReason::State)),
+        }
+    }
+
+    /// An acknowledgement where answers are packets of the requester (FaSR): a refusal that has waited for them can
+    /// leave.
+    #[inline]
+    fn on_ack_of_answers(&mut self, verbs: &mut Verbs, core: &mut Core, packet: &Packet) -> RxOutcome {
+        let Self { requester, responder } = self;
+        let una = requester.una();
+        let outcome = match packet.headers {
+            Headers::Ack { aeth, sack } => requester.on_ack(verbs, core, packet.psn, aeth, sack),
+            Headers::LossAck { note, .. } => requester.on_loss_ack(verbs, core, packet.psn, &note),
+            _ => RxOutcome::Dropped(core.drop_packet(DropReason::WrongFormat)),
+        };
+        if requester.una() != una && responder.has_work() {
+            requester.shared.wake_responder(&verbs.head, core);
+        }
+        outcome
+    }
+
+    fn on_response<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, packet: &Packet, dma: &mut D) -> RxOutcome {
+        let Self { requester, responder } = self;
+        if verbs.head.transport.scheduled {
+            responder.on_request(requester, verbs, core, packet, dma)
+        } else if verbs.head.transport.split {
+            requester.on_split_response(verbs, core, packet, dma)
+        } else {
+            requester.on_shared_response(verbs, core, packet, dma)
+        }
+    }
+
+    /// A response for a queue pair that has failed. When it failed because responses were refused, their sender must
+    /// still learn that it needed them.
+    #[cold]
+    fn on_late_response(&mut self, verbs: &mut Verbs, core: &mut Core) -> RxOutcome {
+        let Self { requester, responder } = self;
+        if verbs.head.transport.scheduled {
+            return responder.on_late(requester, verbs, core);
+        }
+        requester.repeat_refusal(verbs, core);
+        RxOutcome::Dropped(core.drop_packet(DropReason::State))
+    }
+
+    /// A packet of the peer met congestion. Returns whether its acknowledgement is to say so.
+    #[cold]
+    fn on_mark(&mut self, verbs: &Verbs, core: &mut Core) -> bool {
+        if self.requester.shared.awaits_flow(&verbs.head) {
+            // It only receives as yet: the step to `ReadyToSend`, which begins to regulate, is a sender's.
+            self.start_flow(verbs, core);
+        }
+        self.requester.shared.on_mark(&verbs.head, core)
+    }
+
+    /// Makes the next packet of a half, in `core.out`, if one may leave now. The ring has let go of it.
+    #[inline]
+    pub(crate) fn transmit(&mut self, half: Half, verbs: &mut Verbs, core: &mut Core) -> bool {
+        let Self { requester, responder } = self;
+        let made = if half == Half::Responder {
+            responder.transmit(requester, verbs, core)
+        } else {
+            let made = requester.transmit(verbs, core);
+            if made && verbs.head.transport.scheduled {
+                fetch::sign_request(&mut core.out.packet.headers, responder.expected(), core.now);
+            }
+            made
+        };
+        if !made {
+            core.pass_on_room(verbs.head.peer());
+        }
+        made
+    }
+
+    /// Completes the acknowledgement in `core.out`.
+    #[inline]
+    pub(crate) fn send_ack(verbs: &Verbs, core: &mut Core) {
+        shared::send_ack(&verbs.head, &verbs.recv, core);
+    }
+
+    /// Does what is due.
+    pub(crate) fn on_timeout(&mut self, verbs: &mut Verbs, core: &mut Core) {
+        let Self { requester, responder } = self;
+        if verbs.head.transmits() {
+            requester.on_timeout(verbs, core, responder.expected());
+        }
+        if verbs.head.state.receives() {
+            responder.on_timeout(requester, verbs, core);
+            let in_flight = requester.in_flight();
+            requester.shared.tick(&verbs.head, core, in_flight);
+            // Whoever was held back by pacing tries again; the gate decides.
+            requester.wake(verbs, core);
+            if responder.has_work() {
+                requester.shared.wake_responder(&verbs.head, core);
+            }
+        }
+        let next = self.next_timeout(verbs);
+        self.requester.shared.arm(&verbs.head, core, next);
+    }
+
+    /// Returns whether `deadline`, which has come up in the timer heap, is this connection's.
+    pub(crate) fn take_alarm(&mut self, deadline: Deadline) -> bool {
+        self.requester.shared.take_alarm(deadline)
+    }
+
+    fn next_timeout(&self, verbs: &Verbs) -> Deadline {
+        if !verbs.head.state.receives() {
+            return Deadline::NEVER;
+        }
+        let Self { requester, responder } = self;
+        requester.next_timeout().min(responder.next_timeout()).min(requester.shared.next_tick())
+    }
+
+    /// Completes what is complete in a send queue that begins to drain.
+    pub(crate) fn drain(&mut self, verbs: &mut Verbs, core: &mut Core) {
+        let head = verbs.send.queue.head;
+        verbs.complete_through(core, self.requester.una());
+        if verbs.send.queue.head == head {
+            verbs.send.notice_drained(&verbs.head, core);
+        }
+    }
+
+    /// Gives back what it holds of the NIC: credit at the peer, a unit of the pool, a place among the active ones.
+    pub(crate) fn stop(&mut self, verbs: &mut Verbs, core: &mut Core) {
+        let Self { requester, responder } = self;
+        core.pools.release(&mut requester.shared.pool);
+        requester.stop(verbs, core);
+        responder.stop(verbs, core);
+    }
+
+    /// Gives back what it holds of the NIC, before its queue pair is reset or destroyed.
+    pub(crate) fn leave(&mut self, verbs: &mut Verbs, core: &mut Core) {
+        core.pools.release(&mut self.requester.shared.pool);
+        if verbs.head.state.receives() {
+            self.stop(verbs, core);
+        }
+    }
+
+    /// The payload of the packet in `core.out`, the last one that this connection has made, cannot be read. Returns
+    /// whether a packet without payload takes its place, in `core.out`.
+    ///
+    /// The packet is made and counted by then, and does not leave. The entry of the send queue that it belongs to fails
+    /// with a local protection error in its turn, as if its key did not cover the memory any more. A response is memory
+    /// that is gone, and its requester decides, as in [`fetch::gone`].
+    pub(crate) fn fault_payload(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
+        let (kind, psn) = (core.out.kind, core.out.packet.psn);
+        let Self { requester, responder } = self;
+        match kind {
+            TransmitKind::Ack => false,
+            TransmitKind::Request | TransmitKind::RequestAgain => {
+                let found = verbs.send.queue.find(psn.extend(requester.una()));
+                if let Some(counter) = found.filter(|_| verbs.head.state.sends()) {
+                    verbs.fail_entry(core, requester.una(), counter, WcStatus::LocalProtection);
+                }
+                false
+            }
+            TransmitKind::Response | TransmitKind::ResponseAgain => {
+                let code = rnic_wire::NakCode::RemoteAccessError;
+                verbs.head.state.receives() && responder.refuse_made(requester, verbs, core, psn, code)
+            }
+        }
+    }
+
+    /// Acknowledges once more all requests that it has executed and all responses that it has received, or, when it has
+    /// failed because it refused a request, refuses that once more; returns whether there were any.
+    pub(crate) fn repeat_acks(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
+        let Self { requester, responder } = self;
+        if verbs.head.state == QpState::Error {
+            return responder.repeat_refusal(requester, verbs, core);
+        }
+        let Verbs { head, recv, .. } = verbs;
+        // In a shared space an acknowledgement must not overtake responses: they would count as lost.
+        let owes_responses = responder.owes_responses() || requester.answers.are_owed();
+        let scheduled = head.transport.scheduled;
+        let has_taken = recv.msn > 0 || (scheduled && responder.expected() > recv.start);
+        let executed = (has_taken && !owes_responses).then_some(ControlPacket {
+            slot: head.slot,
+            from: head.number,
+            expected: responder.expected(),
+            msn: recv.msn,
+            says: Control::Ack { kind: AckKind::Ack, echo: false },
+        });
+        let responses = requester.responses.as_ref().filter(|responses| !scheduled && !responses.is_waiting());
+        let received = responses.map(|responses| {
+            let says = Control::ReadAck { kind: AckKind::Ack, echo: false };
+            ControlPacket { slot: head.slot, from: head.number, expected: responses.next_expected(), msn: 0, says }
+        });
+        let queued = [executed, received].into_iter().flatten().filter(|control| core.push_control(*control)).count();
+        queued > 0
+    }
+
+    /// Returns the numbers of its windows: the first request not acknowledged, the next one never sent, the request
+    /// expected from the peer, the response expected.
+    pub(crate) fn numbers(&self, transport: &Transport) -> [Seq; 4] {
+        let Self { requester, responder } = self;
+        let una = requester.una();
+        let expected = match &requester.responses {
+            Some(responses) if !transport.scheduled => responses.next_expected(),
+            _ => una,
+        };
+        [una, requester.next(), responder.expected(), expected]
+    }
+
+    /// Returns how many requests are in flight, and the congestion window, if there is one.
+    pub(crate) fn in_flight(&self) -> (u64, Option<u64>) {
+        (self.requester.in_flight(), self.requester.shared.window().map(Cwnd::whole_packets))
+    }
+}

@@ -1,0 +1,129 @@
+//! The *Read WQE buffer* (IRN section 5.3, mechanism I-16): the peer's reads and atomics, each in the slot that its
+//! `read_WQE_SN` names, from when its request is here until its answer has been acknowledged. As many slots as the peer
+//! may have outstanding: `max_dest_rd_atomic`.
+
+use rnic_base::Seq;
+use rnic_wire::NakCode;
+
+use super::Fetch;
+
+/// Slots by `read_WQE_SN`.
+#[derive(Debug)]
+pub(in crate::roce) struct ReadBuffer {
+    slots: Box<[Option<Fetch>]>,
+    /// How many fetches the peer may have outstanding: as many slots are in use.
+    limit: u32,
+    /// `read_WQE_SN` of the oldest fetch whose responses are not all acknowledged.
+    head: u32,
+    /// `read_WQE_SN` after the last fetch that has begun.
+    begun: u32,
+}
+
+impl ReadBuffer {
+    pub(in crate::roce) fn new(limit: u32) -> Self {
+        Self { slots: vec![None; limit.next_power_of_two() as usize].into_boxed_slice(), limit, head: 0, begun: 0 }
+    }
+
+    fn slot(&self, sn: u32) -> usize {
+        sn as usize & (self.slots.len() - 1)
+    }
+
+    pub(in crate::roce) fn at(&mut self, sn: u32) -> Option<&mut Fetch> {
+        let slot = self.slot(sn);
+        self.slots[slot].as_mut()
+    }
+
+    /// Returns the fetch whose turn it is, if it has been asked for.
+    pub(in crate::roce) fn next(&mut self) -> Option<&mut Fetch> {
+        self.at(self.begun)
+    }
+
+    /// The turn of the next fetch has come.
+    pub(in crate::roce) fn begin(&mut self) -> &mut Fetch {
+        let sn = self.begun;
+        self.begun = sn.wrapping_add(1);
+        self.at(sn).expect("admitted")
+    }
+
+    /// `read_WQE_SN` after the last fetch that has begun.
+    pub(in crate::roce) fn begun(&self) -> u32 {
+        self.begun
+    }
+
+    /// Whether a fetch that has begun is not wholly acknowledged.
+    pub(in crate::roce) fn is_busy(&self) -> bool {
+        self.head != self.begun
+    }
+
+    fn under_way(&self) -> impl Iterator<Item = Fetch> {
+        let begun = self.begun.wrapping_sub(self.head);
+        (0..begun).filter_map(|index| self.slots[self.slot(self.head.wrapping_add(index))])
+    }
+
+    /// The fetch that response `seq` belongs to.
+    pub(in crate::roce) fn find(&self, seq: Seq) -> Option<Fetch> {
+        self.under_way().find(|fetch| fetch.first <= seq && seq < fetch.end())
+    }
+
+    /// The fetch that request `seq` has asked for, when it has begun.
+    pub(in crate::roce) fn asked_by(&mut self, seq: Seq) -> Option<&mut Fetch> {
+        let sn = self.under_way().find(|fetch| fetch.seq == seq)?.sn;
+        self.at(sn)
+    }
+
+    /// Frees the slots whose responses have all been acknowledged, which are those before `una`.
+    pub(in crate::roce) fn free_acknowledged(&mut self, una: Seq) {
+        while self.head != self.begun {
+            let slot = self.slot(self.head);
+            if self.slots[slot].is_some_and(|fetch| fetch.first == Seq::UNSET || fetch.end() > una) {
+                break;
+            }
+            self.slots[slot] = None;
+            self.head = self.head.wrapping_add(1);
+        }
+    }
+
+    /// Returns the counter of the fetch that the 24 bits of `named` mean.
+    ///
+    /// # Errors
+    /// When it is further ahead than the peer may ask, or has come in order and is not next.
+    pub(in crate::roce) fn resolve(&self, named: u32, in_order: bool) -> Result<u32, NakCode> {
+        let turn = self.begun;
+        // The name has 24 bits; its counter is the nearest one to the fetch whose turn it is.
+        let sn = turn.wrapping_add((named.wrapping_sub(turn) << 8).cast_signed().wrapping_shr(8) as u32);
+        if in_order && sn != turn || sn.wrapping_sub(turn) >= self.limit {
+            return Err(NakCode::InvalidRequest);
+        }
+        Ok(sn)
+    }
+
+    /// A fetch named `sn` can only be asked for when the one `limit` places before is complete at the requester: that
+    /// is an acknowledgement, should its own have been lost. Returns up to where, if the slot is not free yet; `next`
+    /// is the number of the next response.
+    ///
+    /// # Errors
+    /// When that one was never sent wholly.
+    pub(in crate::roce) fn implied_acknowledgement(&self, sn: u32, next: Seq) -> Result<Option<Seq>, NakCode> {
+        if sn.wrapping_sub(self.head) < self.limit {
+            return Ok(None);
+        }
+        let complete = sn.wrapping_sub(self.limit);
+        let begun = complete.wrapping_sub(self.head) < self.begun.wrapping_sub(self.head);
+        let fetch = self.slots[self.slot(complete)].filter(|fetch| begun && fetch.first != Seq::UNSET);
+        let end = fetch.map(|fetch| fetch.end()).filter(|end| *end <= next);
+        end.map(Some).ok_or(NakCode::InvalidRequest)
+    }
+
+    /// Puts `fetch` into the slot of `sn`.
+    ///
+    /// # Errors
+    /// When the slot is taken.
+    pub(in crate::roce) fn put(&mut self, sn: u32, fetch: Fetch) -> Result<(), NakCode> {
+        let slot = self.slot(sn);
+        if self.slots[slot].is_some() {
+            return Err(NakCode::InvalidRequest);
+        }
+        self.slots[slot] = Some(Fetch { sn, ..fetch });
+        Ok(())
+    }
+}

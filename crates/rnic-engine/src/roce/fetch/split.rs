@@ -1,0 +1,318 @@
+//! Responses in a sequence space of their own: IRN's rPSN.
+//!
+//! Requests wait in the *Read WQE buffer*, in the slot that their `read_WQE_SN` names, until everything before them has
+//! arrived (I-16). Then their responses get numbers, and from there on they are data like any other: windowed, capped,
+//! acknowledged packet by packet, recovered by this side's timer (I-11). A slot is free again when its responses are
+//! acknowledged.
+
+use rnic_base::{Duration, Psn, Seq};
+use rnic_policy::{ControlEvent, RecoveryEvent};
+use rnic_wire::{Aeth, NakCode, Syndrome};
+
+use super::buffer::ReadBuffer;
+use crate::core::Core;
+use crate::error::{DropReason, RxOutcome};
+use crate::ready::Half;
+use crate::roce::shared::{ConnShared, circumstances};
+use crate::stats::WaitReason;
+use crate::timer::Deadline;
+use crate::transport::Transport;
+use crate::verbs::Verbs;
+use crate::window::{Bits, SendWindow, TimeoutVerdict};
+
+/// The Read WQE buffer and the sending end of the response space.
+#[derive(Debug)]
+pub(crate) struct SplitServer {
+    buffer: ReadBuffer,
+    window: SendWindow,
+    /// First response number of the next fetch.
+    next: Seq,
+    /// Timeouts in a row.
+    retries: u32,
+    /// Packets in flight whose room at the peer others may use: nobody has acknowledged them for long.
+    lent: u64,
+}
+
+impl SplitServer {
+    pub(in crate::roce) fn new(limit: u32, start: Seq, transport: &Transport) -> Self {
+        Self {
+            buffer: ReadBuffer::new(limit),
+            window: SendWindow::new(start, transport),
+            next: start,
+            retries: 0,
+            lent: 0,
+        }
+    }
+
+    pub(in crate::roce) fn has_work(&self) -> bool {
+        self.window.next < self.next || self.window.first_to_repeat().is_some()
+    }
+
+    pub(in crate::roce) fn is_busy(&self) -> bool {
+        self.window.una < self.next
+    }
+
+    pub(in crate::roce) fn begin(&mut self) {
+        let fetch = self.buffer.begin();
+        fetch.first = self.next;
+        self.next = fetch.end();
+    }
+}
+
+impl SplitServer {
+    /// Returns the Read WQE buffer.
+    pub(in crate::roce) fn buffer(&mut self) -> &mut ReadBuffer {
+        &mut self.buffer
+    }
+
+    /// Returns the number of the next response that has never been sent.
+    pub(in crate::roce) fn next(&self) -> Seq {
+        self.window.next
+    }
+
+    /// Returns how many responses are in flight.
+    pub(in crate::roce) fn in_flight(&self) -> u64 {
+        self.window.in_flight()
+    }
+
+    /// Returns the deadline of the timer of responses.
+    pub(in crate::roce) fn next_timeout(&self) -> Deadline {
+        self.window.deadline
+    }
+
+    /// Returns whether a response is to be sent again.
+    pub(in crate::roce) fn retransmits(&self) -> bool {
+        self.window.first_to_repeat().is_some()
+    }
+
+    /// Gives back the credit at the peer that responses hold.
+    pub(in crate::roce) fn stop(&self, verbs: &Verbs, core: &mut Core) {
+        core.settle(verbs.head.peer(), self.window.in_flight() - self.lent);
+    }
+
+    /// Takes in an acknowledgement of responses. Of requests, `in_flight` are under way.
+    pub(in crate::roce) fn on_ack(
+        &mut self,
+        shared: &mut ConnShared,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        in_flight: u64,
+        (psn, aeth, sack): (Psn, Aeth, Option<Psn>),
+    ) -> RxOutcome {
+        let una = self.window.una;
+        let is_ack = matches!(aeth.syndrome, Syndrome::Ack { .. });
+        let seq = psn.extend(una);
+        let cumulative = if is_ack { seq + 1 } else { seq };
+        if cumulative > self.window.next {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
+        }
+        let stale = cumulative < una || (is_ack && cumulative == una);
+        self.window.note_heard();
+        if !stale {
+            self.acknowledge(shared, verbs, core, in_flight, cumulative);
+        }
+        if let Syndrome::Nak(code) = aeth.syndrome
+            && code != NakCode::PsnSequenceError
+            && !stale
+        {
+            // It needs what was refused, and has failed.
+            verbs.fail_as_responder(core, code);
+            return RxOutcome::Accepted;
+        }
+        if !is_ack {
+            self.on_nack(shared, verbs, core, in_flight, (sack, stale));
+        }
+        if stale { RxOutcome::Duplicate } else { RxOutcome::Accepted }
+    }
+
+    fn on_nack(
+        &mut self,
+        shared: &mut ConnShared,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        in_flight: u64,
+        (sack, stale): (Option<Psn>, bool),
+    ) {
+        let transport = &verbs.head.transport;
+        let sack = sack.map(|psn| psn.extend(self.window.una));
+        if let Some(seq) = sack {
+            self.window.acknowledge_early(seq, transport);
+            if shared.has_flow() || transport.measured {
+                let rtt = self.window.take_early_rtt(seq, core.now);
+                if let Some(rtt) = rtt {
+                    self.window.learn(core.now, rtt, core.absence);
+                }
+                shared.on_early(&verbs.head, core, in_flight, rtt);
+            }
+        }
+        if !stale {
+            self.recover(shared, verbs, core, in_flight, sack);
+        }
+    }
+
+    /// The receiver reports a gap at `una`.
+    fn recover(
+        &mut self,
+        shared: &mut ConnShared,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        in_flight: u64,
+        sack: Option<Seq>,
+    ) {
+        if self.window.is_empty() {
+            return;
+        }
+        let Verbs { head, stats, .. } = verbs;
+        stats.nacks += 1;
+        core.stats.nacks += 1;
+        let bits = Bits::in_rings(&mut shared.pool);
+        let event = RecoveryEvent::Nacked { sack, losses: None };
+        let actions = self.window.recover(&event, core.now, &head.transport, &bits);
+        shared.arm(head, core, self.window.deadline);
+        shared.on_event(head, core, in_flight, &ControlEvent::Nacked { lost: actions.retransmit.is_some() });
+    }
+
+    /// Responses up to `una` have arrived, says an acknowledgement.
+    fn acknowledge(&mut self, shared: &mut ConnShared, verbs: &mut Verbs, core: &mut Core, in_flight: u64, una: Seq) {
+        let head = &verbs.head;
+        let (packets, rtt) = self.window.acknowledge(una, core.now);
+        if packets == 0 {
+            return;
+        }
+        shared.note_served(self.window.in_flight());
+        if let Some(rtt) = rtt {
+            self.window.learn(core.now, rtt, core.absence);
+        }
+        self.retries = 0;
+        if self.lent > 0 {
+            core.peers.sent(head.peer(), std::mem::take(&mut self.lent));
+        }
+        self.buffer.free_acknowledged(self.window.una);
+        if self.window.wants_acknowledgements(&head.transport) {
+            let bits = Bits::in_rings(&mut shared.pool);
+            self.window.recover(&RecoveryEvent::Acked { packets, rtt }, core.now, &head.transport, &bits);
+        }
+        shared.arm(head, core, self.window.deadline);
+        core.settle_acknowledged(head.peer(), packets);
+        if shared.has_flow() {
+            shared.on_acked(head, core, in_flight, packets, rtt);
+        }
+    }
+
+    /// Responses up to `una` have arrived, says the peer's next request.
+    pub(in crate::roce) fn advance(&mut self, shared: &mut ConnShared, verbs: &Verbs, core: &mut Core, una: Seq) {
+        if una > self.window.una {
+            let packets = self.window.acknowledge_untimed(una);
+            shared.note_served(self.window.in_flight());
+            core.peers.sent(verbs.head.peer(), std::mem::take(&mut self.lent));
+            core.settle(verbs.head.peer(), packets);
+        }
+        self.buffer.free_acknowledged(self.window.una);
+    }
+
+    /// Makes the next response, if one may leave now; returns whether it has. Of requests, `in_flight` are under way.
+    pub(in crate::roce) fn transmit(
+        &mut self,
+        shared: &mut ConnShared,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        in_flight: u64,
+    ) -> bool {
+        let head = &verbs.head;
+        let mut repeat = self.window.first_to_repeat();
+        if repeat.is_some()
+            && head.transport.retransmit_fetch != Duration::ZERO
+            && let Some(at) = repeat.and_then(|seq| self.window.fetched_at(seq, core.now))
+        {
+            shared.arm(head, core, Deadline::at(at));
+            repeat = None;
+        }
+        if repeat.is_some_and(|seq| shared.holds_retransmission(&self.window, seq)) {
+            core.count_wait(WaitReason::Window);
+            return false;
+        }
+        let seq = repeat.unwrap_or(self.window.next);
+        if repeat.is_none() {
+            if self.window.next == self.next {
+                return false;
+            }
+            if let Some(reason) = self.blocked(shared, verbs, core) {
+                core.count_wait(reason);
+                if reason == WaitReason::PeerWindow {
+                    shared.responses_queued = true;
+                    core.peers.wait(head.peer(), Half::Responder, head.slot);
+                }
+                return false;
+            }
+        }
+        let fetch = self.buffer.find(seq).expect("an unacknowledged response belongs to a fetch");
+        let index = seq.since(fetch.first) as u32;
+        fetch.respond_or_refuse(shared, verbs, core, in_flight, (index, repeat.is_some()));
+        let head = &verbs.head;
+        if repeat.is_some() {
+            self.window.repeated(seq, seq + 1, true, core.now, &head.transport);
+        } else {
+            self.window.sent(1, true, core.now, &head.transport);
+            shared.note_served(self.window.in_flight());
+            core.peers.sent(head.peer(), 1);
+            shared.arm(head, core, self.window.deadline);
+        }
+        true
+    }
+
+    /// Returns what keeps a new response from leaving.
+    #[inline]
+    fn blocked(&self, shared: &ConnShared, verbs: &Verbs, core: &Core) -> Option<WaitReason> {
+        let transport = &verbs.head.transport;
+        if self.window.in_flight() >= transport.in_flight_max {
+            return Some(WaitReason::Cap);
+        }
+        let is_closed = shared.window().is_some_and(|window| self.window.pipe() >= window.whole_packets());
+        if is_closed || self.window.room_on_path() == Some(0) {
+            return Some(WaitReason::Window);
+        }
+        (core.peers.room(verbs.head.peer()) == 0).then_some(WaitReason::PeerWindow)
+    }
+
+    /// Lets the timer of responses act if it is due; returns whether there may be something to send. Of requests,
+    /// `in_flight` are under way.
+    ///
+    /// Nobody acknowledges responses. Perhaps their requester has them, and has ended its queue pair, or it is out of
+    /// reach: that is for it to find out, as in RoCE, whose responders have no timers, and the program at this end has
+    /// done nothing wrong. They are sent again less and less often, and others use their credit at the peer meanwhile.
+    pub(in crate::roce) fn on_timeout(
+        &mut self,
+        shared: &mut ConnShared,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        in_flight: u64,
+    ) -> bool {
+        let bits = Bits::in_rings(&mut shared.pool);
+        let mut circumstances = circumstances(verbs, core, true);
+        circumstances.patience = Duration::MAX;
+        match self.window.check_timeout(core.now, &verbs.head.transport, &bits, &circumstances) {
+            TimeoutVerdict::NotDue | TimeoutVerdict::Extended | TimeoutVerdict::GaveUp => return false,
+            TimeoutVerdict::Probe => {
+                core.stats.probes += 1;
+                return true;
+            }
+            TimeoutVerdict::Acted => self.retries += 1,
+        }
+        let in_vain = self.retries.saturating_sub(verbs.send.retry_count());
+        if in_vain > 0 {
+            // A refusal waits for the answers before it, but not for ever.
+            if let Some(code) = verbs.recv.refused {
+                verbs.fail_as_responder(core, code);
+                return false;
+            }
+            // Measured timeouts back off by themselves.
+            if !verbs.head.transport.measured {
+                self.window.back_off(core.now, in_vain);
+            }
+            core.settle(verbs.head.peer(), self.window.in_flight() - self.lent);
+            self.lent = self.window.in_flight();
+        }
+        shared.count_timeout(verbs, core, in_flight);
+        true
+    }
+}

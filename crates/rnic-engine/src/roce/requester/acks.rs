@@ -1,0 +1,257 @@
+//! What comes back for our requests, and what it finishes.
+//!
+//! Requests are finished strictly in the order in which they were posted. In a shared space (RoCE) one number says it
+//! all: a response is the acknowledgement of its request. In split spaces (IRN section 5.4) acknowledgements move the
+//! request window, responses the response window, and a read needs both.
+
+use rnic_base::{Psn, Seq};
+use rnic_policy::{ControlEvent, LossReport, RecoveryActions, RecoveryEvent};
+use rnic_wire::{Aeth, NakCode, RnrTimer, Syndrome};
+
+use super::Requester;
+use crate::completion::WcStatus;
+use crate::core::Core;
+use crate::error::{DropReason, RxOutcome};
+use crate::timer::Deadline;
+use crate::verbs::Verbs;
+use crate::verbs::send::SendHalf;
+use crate::window::LaneId;
+
+impl Requester {
+    /// An acknowledgement of requests (IRN's `receiveAck`).
+    #[inline]
+    pub(crate) fn on_ack(
+        &mut self,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        psn: Psn,
+        aeth: Aeth,
+        sack: Option<Psn>,
+    ) -> RxOutcome {
+        let una = self.window.una;
+        let seq = psn.extend(una);
+        let is_ack = matches!(aeth.syndrome, Syndrome::Ack { .. });
+        let cumulative = if is_ack { seq + 1 } else { seq };
+        if cumulative > self.window.next {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
+        }
+        if is_ack {
+            let is_freer = verbs.head.transport.credits && self.shared.on_credits(aeth);
+            if cumulative <= una {
+                self.window.note_heard();
+                if is_freer {
+                    self.wake(verbs, core);
+                }
+                return RxOutcome::Duplicate;
+            }
+            self.acknowledge(verbs, core, cumulative);
+            return RxOutcome::Accepted;
+        }
+        self.on_nak(verbs, core, cumulative, aeth.syndrome, sack)
+    }
+
+    #[inline(never)]
+    fn on_nak(
+        &mut self,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        expected: Seq,
+        syndrome: Syndrome,
+        sack: Option<Psn>,
+    ) -> RxOutcome {
+        let sack = sack.map(|psn| psn.extend(self.window.una));
+        let stale = expected < self.window.una;
+        self.window.note_heard();
+        if !stale {
+            if matches!(syndrome, Syndrome::Nak(code) if code != NakCode::PsnSequenceError) {
+                let bits = &mut core.pools.bits(verbs.head.transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
+                self.window.forget_early(bits);
+            }
+            self.acknowledge(verbs, core, expected);
+        }
+        if let Some(seq) = sack {
+            self.window.acknowledge_early(seq, &verbs.head.transport);
+            self.on_early(verbs, core, seq);
+        }
+        // Acknowledging may have failed the queue pair, or stopped short at a response that is missing.
+        if stale || !verbs.head.transmits() || self.window.una != expected {
+            if self.shared.window().is_some() || self.window.room_on_path().is_some() {
+                // What was kept makes room in a congestion window even so.
+                self.wake(verbs, core);
+            }
+            return RxOutcome::Duplicate;
+        }
+        match syndrome {
+            Syndrome::Nak(NakCode::PsnSequenceError) => self.on_nack(verbs, core, sack, None),
+            Syndrome::RnrNak { timer } => self.pause_for_receiver(verbs, core, RnrTimer::from_code(timer)),
+            Syndrome::Nak(code) => self.on_refusal(verbs, core, code),
+            Syndrome::Ack { .. } => {}
+        }
+        RxOutcome::Accepted
+    }
+
+    /// Packet `seq` has arrived early: it may tell the round-trip time.
+    pub(super) fn on_early(&mut self, verbs: &mut Verbs, core: &mut Core, seq: Seq) {
+        if !self.shared.has_flow() && !verbs.head.transport.measured {
+            return;
+        }
+        let rtt = self.window.take_early_rtt(seq, core.now);
+        if let Some(rtt) = rtt {
+            self.window.learn(core.now, rtt, core.absence);
+        }
+        if self.shared.has_flow() {
+            self.shared.on_early(&verbs.head, core, self.window.in_flight(), rtt);
+        }
+    }
+
+    /// The receiver reports a gap at `una`.
+    pub(super) fn on_nack(
+        &mut self,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        sack: Option<Seq>,
+        losses: Option<LossReport>,
+    ) {
+        if self.window.is_empty() {
+            return;
+        }
+        verbs.stats.nacks += 1;
+        core.stats.nacks += 1;
+        let event = RecoveryEvent::Nacked { sack, losses };
+        let actions = self.recover(verbs, core, &event);
+        self.shared.arm(&verbs.head, core, self.window.deadline);
+        self.shared.on_event(
+            &verbs.head,
+            core,
+            self.window.in_flight(),
+            &ControlEvent::Nacked { lost: actions.retransmit.is_some() },
+        );
+        self.wake_to_retransmit(verbs, core);
+    }
+
+    /// What is acknowledged needs no bits in the pool.
+    #[cold]
+    fn release_pool(&mut self, verbs: &Verbs, core: &mut Core) {
+        let una = self.window.una;
+        core.pools.bits(verbs.head.transport.pool, &mut self.shared.pool, LaneId::RequestsOut).acknowledged(una);
+    }
+
+    /// Tells the recovery of requests what happened.
+    #[inline(never)]
+    fn recover(&mut self, verbs: &Verbs, core: &mut Core, event: &RecoveryEvent) -> RecoveryActions {
+        let transport = &verbs.head.transport;
+        let bits = core.pools.bits(transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
+        self.window.recover(event, core.now, transport, &bits)
+    }
+
+    /// A response went missing in a shared space: nobody else will tell us (IBA 9.7.5.2.4, implied NAK). Each packet is
+    /// taken for lost once; if it is lost again the timer finds out.
+    fn infer_loss(&mut self, verbs: &mut Verbs, core: &mut Core) {
+        let una = self.window.una;
+        if self.inferred_loss_at != una {
+            self.inferred_loss_at = una;
+            self.on_nack(verbs, core, None, None);
+        }
+    }
+
+    /// Moves the cumulative acknowledgement of requests to `cumulative`, or, in a shared space, up to the first
+    /// response that has not come in.
+    #[inline(always)]
+    pub(crate) fn acknowledge(&mut self, verbs: &mut Verbs, core: &mut Core, cumulative: Seq) {
+        let reached = if verbs.head.transport.split || verbs.send.fetches == 0 {
+            cumulative
+        } else {
+            cumulative.min(self.first_missing(&verbs.send))
+        };
+        self.advance(verbs, core, reached);
+        if reached < cumulative && verbs.head.state.sends() {
+            self.infer_loss(verbs, core);
+        }
+    }
+
+    /// In a shared space: the sequence number of the oldest response still to come.
+    fn first_missing(&self, send: &SendHalf) -> Seq {
+        let mut counter = send.queue.head;
+        loop {
+            let wqe = send.queue.get(counter);
+            if wqe.op.is_fetch() && wqe.end() > self.window.una {
+                return wqe.first.max(self.window.una);
+            }
+            assert!(counter != send.queue.next, "a fetch is under way");
+            counter = counter.wrapping_add(1);
+        }
+    }
+
+    /// Moves the cumulative acknowledgement of requests and does everything that follows from it.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, verbs: &mut Verbs, core: &mut Core, una: Seq) {
+        let (packets, rtt) = self.window.acknowledge(una, core.now);
+        if packets == 0 {
+            return;
+        }
+        if let Some(rtt) = rtt {
+            self.window.learn(core.now, rtt, core.absence);
+        }
+        if self.shared.pool.is_held() {
+            self.release_pool(verbs, core);
+        }
+        if let Some(watched) = core.watch.of(verbs.head.slot) {
+            watched.round_trip.acknowledged(self.window.una, core.now);
+        }
+        self.retries = 0;
+        self.rnr_retries = 0;
+        self.pause = Deadline::NEVER;
+        self.reclaim_credit(verbs, core, packets);
+        core.settle_acknowledged(verbs.head.peer(), packets);
+        if verbs.head.transport.scheduled {
+            self.answers.free_acknowledged(self.window.una);
+        }
+        if self.window.wants_acknowledgements(&verbs.head.transport) {
+            self.recover(verbs, core, &RecoveryEvent::Acked { packets, rtt });
+            self.wake_to_retransmit(verbs, core);
+        }
+        self.shared.arm(&verbs.head, core, self.window.deadline);
+        if self.shared.has_flow() {
+            self.shared.on_acked(&verbs.head, core, self.window.in_flight(), packets, rtt);
+        }
+        verbs.complete_through(core, self.window.una);
+        self.wake(verbs, core);
+    }
+
+    fn pause_for_receiver(&mut self, verbs: &mut Verbs, core: &mut Core, timer: RnrTimer) {
+        verbs.stats.rnr_naks += 1;
+        // While it pauses it sends nothing that could be refused again: this is a copy.
+        if self.window.is_empty() || self.pause.is_set() {
+            return;
+        }
+        self.rnr_retries += 1;
+        self.window.pause_timer();
+        if verbs.send.exceeds_rnr_retry(self.rnr_retries) {
+            // A read before it may still be on its way: that one has not failed.
+            if let Some(counter) = verbs.send.queue.find(self.window.una) {
+                verbs.fail_entry(core, self.window.una, counter, WcStatus::RnrRetryExceeded);
+            }
+            return;
+        }
+        let bits = core.pools.bits(verbs.head.transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
+        self.window.repeat_all(&verbs.head.transport, &bits);
+        self.pause = Deadline::after(core.now, timer.wait());
+        self.shared.arm(&verbs.head, core, self.pause);
+        self.lend_credit(verbs, core);
+    }
+
+    /// The responder refused the request at `una`.
+    fn on_refusal(&mut self, verbs: &mut Verbs, core: &mut Core, code: NakCode) {
+        if let Some(counter) = verbs.send.queue.find(self.window.una) {
+            verbs.fail_entry(core, self.window.una, counter, WcStatus::refused(code));
+        } else if verbs.head.transport.scheduled {
+            // It is an answer that the peer cannot take, or the news that its memory is gone.
+            verbs.fail_as_responder(core, code);
+        }
+    }
+
+    /// The peer says that our packets met congestion.
+    pub(in crate::roce) fn on_cnp(&mut self, verbs: &Verbs, core: &mut Core) {
+        self.shared.on_cnp(&verbs.head, core, self.window.in_flight());
+    }
+}

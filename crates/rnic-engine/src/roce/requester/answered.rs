@@ -1,0 +1,113 @@
+//! Answers to our reads and atomics that come as packets of the responder's own: FaSR.
+//!
+//! Source: FaSR (2025) section IV-D, mechanism R-20; `requester/answers.rs` has the whole design. A packet says which
+//! request it answers and where in the answer it belongs, so it is placed when it comes, by the scatter list of that
+//! request: the name is good only while the request is under way. The request is done when the turn of its answer's
+//! last packet has come.
+
+use rnic_base::Seq;
+use rnic_wire::{Headers, NakCode, Packet, Position};
+
+use super::Requester;
+use crate::completion::WcStatus;
+use crate::core::Core;
+use crate::dma::Dma;
+use crate::verbs::Verbs;
+use crate::verbs::recv::Refusal;
+use crate::verbs::send::refusal_in;
+
+const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
+
+impl Requester {
+    /// Checks packet `seq` of an answer, which is the packet expected (`is_expected`) or an early one, and places it.
+    /// After an error nothing has changed, but for the entry that fails when the packet's turn has come.
+    #[inline(never)]
+    pub(in crate::roce) fn accept_answer<D: Dma>(
+        &mut self,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        (seq, is_expected): (Seq, bool),
+        packet: &Packet,
+        dma: &mut D,
+    ) -> Result<(), Refusal> {
+        let (position, sink) = match packet.headers {
+            Headers::ReadResponse { position, sink: Some(sink), .. } => (position, sink),
+            Headers::AtomicResponse { sink: Some(sink), .. } => (Position::Only, sink),
+            _ => return Err(INVALID),
+        };
+        let mtu = u64::from(verbs.head.mtu());
+        let queue = &verbs.send.queue;
+        let named = self.responses.as_deref_mut().and_then(|responses| responses.named(queue, sink.read_sn));
+        let expected = named.ok_or(INVALID)?;
+        let (counter, packets, index) = (expected.counter, expected.packets, sink.offset / mtu);
+        let fits = sink.offset % mtu == 0 && index < u64::from(packets);
+        if !fits || position != Position::of(index as u32, packets) || expected.last.is_some_and(|_| position.ends()) {
+            return Err(match refusal_in(packet) {
+                Some(code) => self.take_refusal(verbs, core, is_expected, counter, code),
+                None => INVALID,
+            });
+        }
+        if let Err(status) = verbs.send.place_response(&verbs.head, core, counter, index as u32, packet, dma) {
+            if let Some(code) = refusal_in(packet) {
+                return Err(self.take_refusal(verbs, core, is_expected, counter, code));
+            }
+            if is_expected {
+                self.fail_answered(verbs, core, counter, status);
+            }
+            return Err(Refusal::Nak(NakCode::RemoteOperationalError));
+        }
+        if position.ends() {
+            expected.last = Some(seq);
+        }
+        // The responder lives, and answers in order: what is behind must wait.
+        self.retries = 0;
+        Ok(())
+    }
+
+    /// In place of a packet of the answer to entry `counter` comes word that its memory is gone.
+    #[cold]
+    fn take_refusal(
+        &mut self,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        is_expected: bool,
+        counter: u32,
+        code: NakCode,
+    ) -> Refusal {
+        if is_expected {
+            self.fail_answered(verbs, core, counter, WcStatus::refused(code));
+        }
+        Refusal::Nak(code)
+    }
+
+    /// The entry whose answer cannot be taken fails. Whatever was posted before it is done: it was answered.
+    #[cold]
+    fn fail_answered(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32, status: WcStatus) {
+        let end = verbs.send.queue.get(counter).end();
+        if end > self.window.una {
+            self.advance(verbs, core, end);
+        }
+        if verbs.head.state.sends() {
+            verbs.fail_entry(core, self.window.una, counter, status);
+        }
+    }
+
+    /// Returns whether the answer to the oldest request ends at `seq`.
+    pub(in crate::roce) fn answer_ends_at(&self, seq: Seq) -> bool {
+        self.responses.as_ref().is_some_and(|responses| responses.front_ends_at(seq).is_some())
+    }
+
+    /// The turn of the last packet of an answer, `seq`, has come.
+    ///
+    /// # Errors
+    /// When no answer ends there, or the packets before it do not make one.
+    pub(in crate::roce) fn end_answer(&mut self, verbs: &mut Verbs, core: &mut Core, seq: Seq) -> Result<(), NakCode> {
+        let responses = self.responses.as_mut().ok_or(NakCode::InvalidRequest)?;
+        let arrived = seq.since(verbs.recv.message_start) + 1;
+        responses.end_answer(&mut verbs.send, (seq, arrived), core.now, &verbs.head.transport)?;
+        verbs.recv.message_start = seq + 1;
+        verbs.complete_through(core, self.window.una);
+        self.wake(verbs, core);
+        Ok(())
+    }
+}

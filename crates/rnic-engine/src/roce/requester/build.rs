@@ -1,0 +1,128 @@
+//! One request packet.
+
+use rnic_base::Serial;
+use rnic_wire::header::fasr::is_short;
+use rnic_wire::{AtomicOp, Headers, PackedPsn, PacketFlags, Position, Qpn, Reth, SendPlacement, SendTail, WqeSn};
+
+use super::{Piece, Requester};
+use crate::completion::WcStatus;
+use crate::core::Core;
+use crate::packet::TransmitKind;
+use crate::verbs::Verbs;
+use crate::verbs::head::Head;
+use crate::verbs::placement::placement_of;
+use crate::wq::{SendWqe, WqeOp};
+use crate::wr::SendFlags;
+
+impl Requester {
+    /// Makes packet `piece` of entry `counter`, in `core.out` and `core.segments`.
+    ///
+    /// False when the entry's local memory is not what its keys say: the entry then fails in its turn.
+    #[inline]
+    pub(super) fn build(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32, piece: Piece) -> bool {
+        let wqe = verbs.send.queue.get(counter);
+        let offset = piece.index * verbs.head.mtu();
+        let payload_len = if wqe.op.is_fetch() { 0 } else { (wqe.length - offset).min(verbs.head.mtu()) };
+        if !verbs.send.gather(&verbs.head, core, counter, offset, payload_len) {
+            verbs.fail_entry(core, self.window.una, counter, WcStatus::LocalProtection);
+            return false;
+        }
+        let position = Position::of(piece.index, wqe.packets);
+        let ends = position.ends() || wqe.op.is_fetch();
+        let out = &mut core.out;
+        out.packet.dest_qpn = verbs.head.dest_qpn;
+        out.packet.psn = (wqe.first + u64::from(piece.index)).wire();
+        out.packet.payload_len = payload_len;
+        write_headers(&verbs.head, wqe, position, piece, &mut out.packet.headers);
+        if wqe.op.consumes_receive() && wqe.operand != 0 {
+            name_queue(wqe.operand as u32, &mut out.packet.headers);
+        }
+        let solicited = ends && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive();
+        let ack_request = self.asks_for_ack(&verbs.head, ends || piece.asks);
+        out.packet.flags = PacketFlags { solicited, ack_request, fecn: false, becn: false };
+        out.kind = if piece.again { TransmitKind::RequestAgain } else { TransmitKind::Request };
+        self.shared.send_data(verbs, core, self.window.in_flight(), piece.again);
+        true
+    }
+
+    /// Whether this packet asks for an acknowledgement.
+    #[inline]
+    fn asks_for_ack(&mut self, head: &Head, must: bool) -> bool {
+        if head.transport.acks_every_packet {
+            return true;
+        }
+        self.unasked += 1;
+        let asks = must || self.unasked >= head.transport.ack_every_packets;
+        if asks {
+            self.unasked = 0;
+        }
+        asks
+    }
+}
+
+/// Writes the headers of packet `piece` of `wqe`, which is at `position` in its message.
+#[inline(always)]
+pub(crate) fn write_headers(head: &Head, wqe: &SendWqe, position: Position, piece: Piece, headers: &mut Headers) {
+    let extended = head.transport.extended;
+    let sn = extended.then(|| WqeSn::new(wqe.sn));
+    let offset = piece.index * head.mtu();
+    let va = wqe.remote.wrapping_add(u64::from(offset));
+    *headers = match wqe.op {
+        WqeOp::Write | WqeOp::WriteImm => {
+            let immediate = (wqe.op == WqeOp::WriteImm && position.ends()).then_some(wqe.word);
+            let short = head.transport.short_addresses && is_short(position, immediate.is_some());
+            let dma_len = if short { 0 } else { wqe.length };
+            let reth = Reth { va, rkey: wqe.rkey, dma_len };
+            Headers::Write {
+                position,
+                reth: (extended || position.starts()).then_some(reth),
+                immediate,
+                recv_sn: if immediate.is_some() { sn } else { None },
+            }
+        }
+        WqeOp::Send | WqeOp::SendImm | WqeOp::SendInvalidate => {
+            let tail = match wqe.op {
+                WqeOp::SendImm if position.ends() => SendTail::Immediate(wqe.word),
+                WqeOp::SendInvalidate if position.ends() => SendTail::Invalidate(wqe.word),
+                _ => SendTail::Plain,
+            };
+            let placement = sn.map(|recv_sn| SendPlacement { recv_sn, offset: Serial::new(piece.index) });
+            Headers::Send { position, tail, placement }
+        }
+        WqeOp::Read => {
+            // A repeated or partial read of a shared space asks for what its sequence numbers stand for.
+            let rest = (wqe.length - offset).min(piece.takes.saturating_mul(head.mtu()));
+            let dma_len = if head.transport.split { wqe.length } else { rest };
+            Headers::ReadRequest { reth: Reth { va, rkey: wqe.rkey, dma_len }, read_sn: sn, asked: None }
+        }
+        WqeOp::CompareSwap => {
+            let op = AtomicOp::CompareSwap { compare: wqe.operand, swap: wqe.swap };
+            Headers::AtomicRequest { va, rkey: wqe.rkey, op, read_sn: sn, expects: PackedPsn::default() }
+        }
+        WqeOp::FetchAdd => {
+            let op = AtomicOp::FetchAdd { add: wqe.operand };
+            Headers::AtomicRequest { va, rkey: wqe.rkey, op, read_sn: sn, expects: PackedPsn::default() }
+        }
+        WqeOp::AtomicWrite | WqeOp::Flush => Headers::PlacementRequest {
+            va,
+            rkey: wqe.rkey,
+            op: placement_of(wqe),
+            read_sn: sn,
+            expects: PackedPsn::default(),
+        },
+        WqeOp::BindWindow | WqeOp::LocalInvalidate => unreachable!("nothing of it travels"),
+        WqeOp::Datagram | WqeOp::DatagramImm => Headers::Datagram {
+            queue_key: wqe.rkey,
+            source_qpn: head.number,
+            immediate: (wqe.op == WqeOp::DatagramImm).then_some(wqe.word),
+        },
+    };
+}
+
+/// Names the shared receive queue at a target in what takes a receive of it.
+#[cold]
+fn name_queue(srqn: u32, headers: &mut Headers) {
+    if let Some(shared) = headers.shared(Qpn::new(srqn)) {
+        *headers = shared;
+    }
+}

@@ -1,0 +1,76 @@
+//! Acknowledgements that report on losses: FaSR's SACK, AACK and FNACK. Answers to Reads are packets of
+//! the responder's own, so one kind serves both.
+//!
+//! Source: FaSR (2025) sections III-B.2 and III-D; mechanisms. The cumulative acknowledgement moves as
+//! with every other; what is selective goes to the pool; the rest is the recovery policy's.
+//!
+//! Choices: a report that is older than the last acknowledgement is not heeded, because its count belongs to another
+//! hole; a sender whose pool has no unit for it treats a SACK as go-back-N treats a NAK.
+
+use rnic_base::{Psn, Seq};
+use rnic_policy::LossReport;
+use rnic_wire::{LossCause, LossNote};
+
+use super::Requester;
+use crate::core::Core;
+use crate::error::{DropReason, RxOutcome};
+use crate::verbs::Verbs;
+use crate::window::{Bits, LaneId, Lost, SendWindow};
+
+/// What is said to the recovery policy.
+type Report = (Option<Seq>, Option<LossReport>);
+
+/// Records what `note` says in `window`; `None` when it cannot be true.
+fn record(
+    window: &mut SendWindow,
+    note: &LossNote,
+    transport: &crate::Transport,
+    bits: &mut Bits<'_>,
+) -> Option<Report> {
+    let seq = note.psn.extend(window.una);
+    let lost = Lost { count: note.lost, overflow: note.overflow };
+    let cause = match note.cause {
+        LossCause::Early => rnic_policy::LossCause::Early,
+        LossCause::Repaired => rnic_policy::LossCause::Repaired,
+        LossCause::Misplaced => rnic_policy::LossCause::Misplaced,
+    };
+    let losses = Some(LossReport { lost: note.lost, overflow: note.overflow, cause });
+    if note.cause != LossCause::Early {
+        return Some((None, losses));
+    }
+    if !transport.places_early || seq <= window.una || seq >= window.next {
+        return None;
+    }
+    let selective = window.acknowledge_counted(seq, lost, transport, bits);
+    Some(if selective { (Some(seq), losses) } else { (None, None) })
+}
+
+impl Requester {
+    /// An acknowledgement of requests that reports on losses.
+    #[cold]
+    pub(crate) fn on_loss_ack(&mut self, verbs: &mut Verbs, core: &mut Core, psn: Psn, note: &LossNote) -> RxOutcome {
+        let una = self.window.una;
+        let cumulative = psn.extend(una) + u64::from(note.cause == LossCause::Repaired);
+        if cumulative > self.window.next {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
+        }
+        let stale = cumulative < una;
+        self.window.note_heard();
+        if !stale {
+            self.acknowledge(verbs, core, cumulative);
+        }
+        // Acknowledging may have failed the queue pair.
+        if stale || !verbs.head.transmits() || self.window.una != cumulative || self.window.is_empty() {
+            return RxOutcome::Duplicate;
+        }
+        let mut bits = core.pools.bits(verbs.head.transport.pool, &mut self.shared.pool, LaneId::RequestsOut);
+        let Some((sack, losses)) = record(&mut self.window, note, &verbs.head.transport, &mut bits) else {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
+        };
+        if let Some(seq) = sack {
+            self.on_early(verbs, core, seq);
+        }
+        self.on_nack(verbs, core, sack, losses);
+        RxOutcome::Accepted
+    }
+}

@@ -1,0 +1,314 @@
+//! Responses to our reads and atomics.
+
+use std::collections::VecDeque;
+
+use rnic_base::{Seq, Time};
+use rnic_wire::{Headers, NakCode, Packet, WqeSn};
+
+use super::Requester;
+use crate::core::{AckKind, Control, ControlPacket, Core};
+use crate::dma::Dma;
+use crate::error::{DropReason, RxOutcome};
+use crate::roce::shared::ConnShared;
+use crate::timer::Deadline;
+use crate::transport::Transport;
+use crate::verbs::Verbs;
+use crate::verbs::head::Head;
+use crate::verbs::send::{SendHalf, refusal_in};
+use crate::window::{Arrival, Bits, ReceiveWindow};
+use crate::wq::{SendQueue, WqeState};
+
+/// The receiving end of the response space (IRN's rPSN), and which request each stretch of it answers.
+#[derive(Debug)]
+pub(crate) struct ResponseWindow {
+    window: ReceiveWindow,
+    /// Reads and atomics under way, in the order in which they are answered. At most `max_rd_atomic`.
+    expected: VecDeque<Expected>,
+    /// First number of the next request's answer.
+    next: Seq,
+    /// An acknowledgement did not fit into the control queue.
+    owes_ack: bool,
+    /// When to wonder whether the responder is still there: it runs the timers of this space (IRN section 5.2), so if
+    /// it is gone nothing else would tell.
+    pub(super) watch: Deadline,
+    /// Times in a row that the watch has run out.
+    pub(super) silent_periods: u32,
+    /// The packet expected from the responder, and the times that it was told to pause, when the watch last ran out:
+    /// where answers are packets of its own, any packet is a sign of life.
+    pub(super) heard: (Seq, u32),
+    /// The packet that is expected was refused, with this code, and its Read has failed.
+    refused: Option<NakCode>,
+}
+
+/// The answer to one request.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::roce) struct Expected {
+    pub(super) counter: u32,
+    first: Seq,
+    pub(super) packets: u32,
+    /// The packet that ends it, once that is here, where answers have numbers of the responder's requests.
+    pub(super) last: Option<Seq>,
+}
+
+impl ResponseWindow {
+    fn new(start: Seq) -> Self {
+        Self {
+            window: ReceiveWindow::new(start),
+            expected: VecDeque::new(),
+            next: start,
+            owes_ack: false,
+            watch: Deadline::NEVER,
+            silent_periods: 0,
+            heard: (Seq::UNSET, 0),
+            refused: None,
+        }
+    }
+
+    /// Whether an answer is still to come.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.expected.is_empty()
+    }
+
+    /// The entry whose answer is to come first.
+    pub(crate) fn oldest(&self) -> Option<u32> {
+        self.expected.front().map(|expected| expected.counter)
+    }
+
+    /// The answer to the fetch that `read_sn` names.
+    pub(in crate::roce) fn named(&mut self, queue: &SendQueue, read_sn: WqeSn) -> Option<&mut Expected> {
+        self.expected.iter_mut().find(|expected| WqeSn::new(queue.get(expected.counter).sn) == read_sn)
+    }
+
+    /// The entry whose answer is to come first and the packets of that, if it ends at `seq`.
+    pub(in crate::roce) fn front_ends_at(&self, seq: Seq) -> Option<(u32, u32)> {
+        let front = self.expected.front().filter(|expected| expected.last == Some(seq))?;
+        Some((front.counter, front.packets))
+    }
+
+    /// The responder lives.
+    fn note_heard(&mut self, now: Time, transport: &Transport) {
+        self.silent_periods = 0;
+        self.watch = Deadline::after(now, transport.response_patience);
+    }
+
+    /// Marks the requests whose answers are complete.
+    fn finish(&mut self, send: &mut SendHalf) {
+        while let Some(expected) = self.expected.front() {
+            if expected.first + u64::from(expected.packets) > self.window.expected {
+                break;
+            }
+            send.queue.get_mut(expected.counter).state = WqeState::Fetched;
+            self.expected.pop_front();
+        }
+    }
+
+    /// The response that was missing is here: takes those behind it that came early. Returns what to say.
+    fn take_early(&mut self, shared: &mut ConnShared, transport: &Transport) -> AckKind {
+        let mut bits = Bits::in_rings(&mut shared.pool);
+        let run = self.window.quiet_run(&mut bits);
+        if run > 0 {
+            self.window.take_early(run, &mut bits);
+        }
+        if transport.places_writes_only { answer_to_repair(transport, &self.window) } else { AckKind::Ack }
+    }
+
+    /// Acknowledges responses (IRN section 5.2: one for every response packet).
+    fn acknowledge(&mut self, shared: &mut ConnShared, head: &Head, core: &mut Core, kind: AckKind) {
+        let (expected, says) = (self.window.expected, Control::ReadAck { kind, echo: core.echo });
+        let control = ControlPacket { slot: head.slot, from: head.number, expected, msn: 0, says };
+        if !core.push_control(control) {
+            self.owes_ack = true;
+            shared.owe_echo(core.echo);
+            shared.wake_responder(head, core);
+        }
+    }
+
+    /// Returns the response expected next, if an acknowledgement is owed; from then on it is not.
+    pub(in crate::roce) fn take_owed(&mut self) -> Option<Seq> {
+        std::mem::take(&mut self.owes_ack).then_some(self.window.expected)
+    }
+
+    /// Returns the response that is expected next.
+    pub(in crate::roce) fn next_expected(&self) -> Seq {
+        self.window.expected
+    }
+
+    /// Says once more why the queue pair has failed, when it failed because responses were refused: their sender must
+    /// still learn that it needed them.
+    pub(in crate::roce) fn repeat_refusal(&mut self, shared: &mut ConnShared, head: &Head, core: &mut Core) {
+        if let Some(code) = self.refused {
+            self.acknowledge(shared, head, core, AckKind::Refused(code));
+        }
+    }
+
+    /// Marks the request whose answer ends with packet `seq` of the responder's, `packets` of which are `arrived`.
+    ///
+    /// # Errors
+    /// When no answer ends there, or it has another length.
+    pub(in crate::roce) fn end_answer(
+        &mut self,
+        send: &mut SendHalf,
+        (seq, arrived): (Seq, u64),
+        now: Time,
+        transport: &Transport,
+    ) -> Result<(), NakCode> {
+        let (counter, packets) = self.front_ends_at(seq).ok_or(NakCode::InvalidRequest)?;
+        // Placed alone, each packet says for itself where it belongs; together they must make the answer.
+        if arrived != u64::from(packets) {
+            return Err(NakCode::InvalidRequest);
+        }
+        self.expected.pop_front();
+        self.note_heard(now, transport);
+        send.queue.get_mut(counter).state = WqeState::Fetched;
+        Ok(())
+    }
+
+    fn find(&self, seq: Seq) -> Option<Expected> {
+        let holds =
+            |expected: &&Expected| expected.first <= seq && seq.since(expected.first) < u64::from(expected.packets);
+        self.expected.iter().find(holds).copied()
+    }
+}
+
+impl Requester {
+    /// A read or atomic is about to be sent in split spaces: its answer takes the next numbers of the response space.
+    pub(in crate::roce) fn expect_responses(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32) {
+        let length = verbs.send.queue.get(counter).length;
+        let packets = length.div_ceil(verbs.head.mtu()).max(1);
+        // Requests and responses of one direction start with the same number (IRN leaves the choice open).
+        let start = verbs.send.start;
+        let responses = self.responses.get_or_insert_with(|| Box::new(ResponseWindow::new(start)));
+        if responses.expected.is_empty() {
+            responses.silent_periods = 0;
+            responses.watch = Deadline::after(core.now, verbs.head.transport.response_patience);
+            self.shared.arm(&verbs.head, core, responses.watch);
+        }
+        responses.expected.push_back(Expected { counter, first: responses.next, packets, last: None });
+        responses.next += u64::from(packets);
+    }
+
+    /// Takes in a response in the space of its request.
+    pub(in crate::roce) fn on_shared_response<D: Dma>(
+        &mut self,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        packet: &Packet,
+        dma: &mut D,
+    ) -> RxOutcome {
+        let una = self.window.una;
+        let seq = packet.psn.extend(una);
+        if seq < una {
+            return RxOutcome::Duplicate;
+        }
+        let found = verbs.send.queue.find(seq).filter(|_| seq < self.window.next);
+        let Some(counter) = found.filter(|counter| verbs.send.queue.get(*counter).op.is_fetch()) else {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
+        };
+        // Whatever was asked before is answered: it is acknowledged, or its own responses are lost.
+        self.acknowledge(verbs, core, seq);
+        if !verbs.head.state.sends() {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::State));
+        }
+        if self.window.una != seq {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfOrder));
+        }
+        let index = seq.since(verbs.send.queue.get(counter).first) as u32;
+        match verbs.send.place_response(&verbs.head, core, counter, index, packet, dma) {
+            Ok(()) => {
+                if let Headers::ReadResponse { aeth: Some(aeth), .. } | Headers::AtomicResponse { aeth, .. } =
+                    packet.headers
+                {
+                    // The right is checked below, when the request is acknowledged.
+                    self.shared.on_credits(aeth);
+                }
+                self.advance(verbs, core, seq + 1);
+                RxOutcome::Accepted
+            }
+            Err(status) => {
+                verbs.fail_entry(core, self.window.una, counter, status);
+                RxOutcome::Dropped(core.drop_packet(DropReason::Refused))
+            }
+        }
+    }
+
+    /// Takes in a response in a space of its own.
+    pub(in crate::roce) fn on_split_response<D: Dma>(
+        &mut self,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        packet: &Packet,
+        dma: &mut D,
+    ) -> RxOutcome {
+        let Some(responses) = &mut self.responses else {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
+        };
+        let (head, transport) = (&verbs.head, &verbs.head.transport);
+        let seq = packet.psn.extend(responses.window.expected);
+        let window_bits = transport.early_reach;
+        let arrival = responses.window.classify(seq, window_bits);
+        match arrival {
+            Arrival::Duplicate => {
+                core.stats.packets_duplicate += 1;
+                responses.acknowledge(&mut self.shared, head, core, AckKind::Ack);
+                return RxOutcome::Duplicate;
+            }
+            Arrival::Outside => {
+                if transport.reports_gaps && (transport.places_early || responses.window.gap_is_news(seq)) {
+                    responses.acknowledge(&mut self.shared, head, core, AckKind::Gap);
+                }
+                return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfWindow));
+            }
+            Arrival::InOrder | Arrival::Early => {}
+        }
+        let Some(expected) = responses.find(seq) else {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
+        };
+        let index = seq.since(expected.first) as u32;
+        if let Err(status) = verbs.send.place_response(head, core, expected.counter, index, packet, dma) {
+            // Early packets are judged when their turn has come: what is before them comes first.
+            if arrival == Arrival::InOrder {
+                if let Some(code) = refusal_in(packet) {
+                    responses.refused = Some(code);
+                    responses.acknowledge(&mut self.shared, head, core, AckKind::Refused(code));
+                }
+                verbs.fail_entry(core, self.window.una, expected.counter, status);
+            }
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
+        }
+        responses.note_heard(core.now, transport);
+        if arrival == Arrival::Early {
+            core.stats.packets_early += 1;
+            responses.window.keep(seq, false, window_bits, &mut Bits::in_rings(&mut self.shared.pool));
+            if transport.reports_gaps {
+                responses.acknowledge(&mut self.shared, head, core, AckKind::Nack(seq.wire()));
+            }
+            return RxOutcome::Early;
+        }
+        let repairs = !responses.window.is_in_order();
+        responses.window.advance();
+        let kind = if repairs { responses.take_early(&mut self.shared, transport) } else { AckKind::Ack };
+        responses.acknowledge(&mut self.shared, head, core, kind);
+        responses.finish(&mut verbs.send);
+        // The responder lives, and answers in order: what is behind must wait.
+        self.retries = 0;
+        self.window.note_heard();
+        verbs.complete_through(core, self.window.una);
+        self.wake(verbs, core);
+        RxOutcome::Accepted
+    }
+
+    /// Says once more why the queue pair has failed, when it failed because responses were refused.
+    pub(in crate::roce) fn repeat_refusal(&mut self, verbs: &Verbs, core: &mut Core) {
+        if let Some(responses) = &mut self.responses {
+            responses.repeat_refusal(&mut self.shared, &verbs.head, core);
+        }
+    }
+}
+
+/// Returns what to say when the packet that was missing is here: where acknowledgements name no packets but the
+/// expected one, that the next hole is open, if there is one.
+pub(in crate::roce) fn answer_to_repair(transport: &Transport, window: &ReceiveWindow) -> AckKind {
+    let reports = transport.places_writes_only && transport.reports_gaps;
+    let kept = if reports { window.latest_early() } else { None };
+    kept.map_or(AckKind::Ack, |seq| AckKind::Nack(seq.wire()))
+}

@@ -1,0 +1,433 @@
+//! The responder: the peer's requests, in order.
+//!
+//! A packet is *accepted* (checked and placed), then *executed* (message counted, receive completed, read or atomic
+//! begun). In order, both happen at once. A transport that places early packets (IRN section 5.3) accepts them on
+//! arrival and executes them when everything before has arrived; what fails the checks early is not kept, and is judged
+//! again when its turn has come: so errors, too, come in order.
+//!
+//! ```text
+//!   responder/accept.rs   checks and placement, by kind of packet
+//!   responder/execute.rs  what happens when a packet's turn has come
+//!   responder/fetches.rs  the peer's reads and atomics, from request to response
+//!   responder/early.rs    early packets where the receiver counts its losses (FaSR)
+//! ```
+//!
+//! The responder is handed the requester, never the other way round: an answer may end a fetch, and what is scheduled
+//! is the requester's work.
+
+mod accept;
+mod early;
+mod execute;
+mod fetches;
+
+use rnic_base::Seq;
+use rnic_wire::{Headers, NakCode, Packet};
+
+use super::requester::Requester;
+use super::requester::responses::answer_to_repair;
+use super::shared::send_ack;
+use crate::core::{AckKind, Control, ControlPacket, Core, write_ack};
+use crate::dma::Dma;
+use crate::error::{DropReason, RxOutcome};
+use crate::ready::Half;
+use crate::state::QpState;
+use crate::timer::Deadline;
+use crate::verbs::Verbs;
+use crate::verbs::head::Head;
+use crate::verbs::recv::Refusal;
+use crate::window::{Arrival, LaneId, ReceiveWindow};
+
+use fetches::FetchServer;
+
+/// The receiving half of a connection.
+#[derive(Debug)]
+pub(crate) struct Responder {
+    pub(super) window: ReceiveWindow,
+    /// The peer's reads and atomics, where responses are not packets of the requester; made with the first one.
+    fetches: Option<Box<FetchServer>>,
+    /// What must be said to the requester when the line is free, in transports that may fold acknowledgements.
+    owes: Option<AckKind>,
+}
+
+impl Responder {
+    /// For requests that begin with `start`.
+    pub(crate) fn new(start: Seq) -> Self {
+        Self { window: ReceiveWindow::new(start), fetches: None, owes: None }
+    }
+
+    /// Returns the request packet that is expected next.
+    #[inline]
+    pub(crate) fn expected(&self) -> Seq {
+        self.window.expected
+    }
+
+    /// Returns whether the peer may still be waiting for a response of this half.
+    pub(super) fn owes_responses(&self) -> bool {
+        self.fetches.as_ref().is_some_and(|fetches| fetches.is_busy())
+    }
+
+    /// Returns how many responses are in flight in a space of their own.
+    pub(super) fn responses_in_flight(&self) -> u64 {
+        match self.fetches.as_deref() {
+            Some(FetchServer::Split(server)) => server.in_flight(),
+            _ => 0,
+        }
+    }
+
+    /// Returns when the timer of responses is due.
+    pub(super) fn next_timeout(&self) -> Deadline {
+        match self.fetches.as_deref() {
+            Some(FetchServer::Split(server)) => server.next_timeout(),
+            _ => Deadline::NEVER,
+        }
+    }
+
+    /// Gives back what is held of the NIC: credit at the peer.
+    pub(super) fn stop(&self, verbs: &Verbs, core: &mut Core) {
+        if let Some(FetchServer::Split(server)) = self.fetches.as_deref() {
+            server.stop(verbs, core);
+        }
+    }
+
+    /// Returns whether something is to be sent, gates aside.
+    pub(crate) fn has_work(&self) -> bool {
+        self.owes.is_some() || self.fetches.as_ref().is_some_and(|fetches| fetches.has_work())
+    }
+
+    /// A request packet (IRN's `receiveData`).
+    #[inline]
+    pub(crate) fn on_request<D: Dma>(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        packet: &Packet,
+        dma: &mut D,
+    ) -> RxOutcome {
+        if verbs.recv.is_target {
+            return self.on_target_request(requester, verbs, core, packet, dma);
+        }
+        self.on_any_request(requester, verbs, core, packet, dma)
+    }
+
+    /// A request packet, whatever the queue pair is.
+    #[inline]
+    pub(super) fn on_any_request<D: Dma>(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        packet: &Packet,
+        dma: &mut D,
+    ) -> RxOutcome {
+        let seq = packet.psn.extend(self.window.expected);
+        if verbs.recv.refused.is_some() {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
+        }
+        let window_bits = verbs.head.transport.early_reach;
+        verbs.recv.note_first_packet(&verbs.head, core);
+        match self.window.classify(seq, window_bits) {
+            Arrival::InOrder => self.in_order(requester, verbs, core, seq, packet, dma),
+            Arrival::Early if verbs.head.transport.pool.is_some() => {
+                self.on_early_pooled(requester, verbs, core, seq, packet, dma)
+            }
+            Arrival::Early => self.on_early(requester, verbs, core, seq, packet, dma),
+            Arrival::Duplicate => self.on_duplicate(requester, verbs, core, seq, packet),
+            Arrival::Outside => {
+                let kept = verbs.head.transport.places_early;
+                let every_time = kept && !verbs.head.transport.places_writes_only;
+                if every_time || self.window.gap_is_news(seq) {
+                    self.report_gap(requester, verbs, core, AckKind::Gap);
+                }
+                let reason = if kept { DropReason::OutOfWindow } else { DropReason::OutOfOrder };
+                RxOutcome::Dropped(core.drop_packet(reason))
+            }
+        }
+    }
+
+    #[inline]
+    fn in_order<D: Dma>(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        seq: Seq,
+        packet: &Packet,
+        dma: &mut D,
+    ) -> RxOutcome {
+        match self.accept(requester, verbs, core, seq, packet, dma) {
+            Ok(()) => {}
+            Err(Refusal::NotReady) => {
+                core.stats.rnr_naks_sent += 1;
+                verbs.stats.rnr_naks_sent += 1;
+                self.acknowledge(requester, verbs, core, AckKind::NotReady(verbs.head.min_rnr_timer.code()));
+                return RxOutcome::Dropped(core.drop_packet(DropReason::ReceiverNotReady));
+            }
+            Err(Refusal::Nak(code)) => {
+                self.refuse(requester, verbs, core, code);
+                return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
+            }
+        }
+        if let Err(code) = self.execute(requester, verbs, core, packet, seq, dma) {
+            self.refuse(requester, verbs, core, code);
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
+        }
+        if !self.window.is_in_order() {
+            return self.finish_repair(requester, verbs, core, seq, packet, dma);
+        }
+        self.answer_in_order(requester, verbs, core, seq, packet, AckKind::Ack);
+        RxOutcome::Accepted
+    }
+
+    /// The packet `seq`, just executed, was missing: the turn of those behind it that came early has come.
+    #[inline(never)]
+    fn finish_repair<D: Dma>(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        seq: Seq,
+        packet: &Packet,
+        dma: &mut D,
+    ) -> RxOutcome {
+        if let Err(code) = self.drain_early(requester, verbs, core, dma) {
+            self.refuse(requester, verbs, core, code);
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
+        }
+        let kind = if verbs.head.transport.acks_every_packet {
+            self.repaired_ack(requester, verbs, core, seq)
+        } else {
+            answer_to_repair(&verbs.head.transport, &self.window)
+        };
+        self.answer_in_order(requester, verbs, core, seq, packet, kind);
+        RxOutcome::Accepted
+    }
+
+    /// Says `kind` of a packet that was expected and has been executed, if anything is to be said.
+    #[inline(always)]
+    fn answer_in_order(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        seq: Seq,
+        packet: &Packet,
+        kind: AckKind,
+    ) {
+        if verbs.head.transport.acks_every_packet {
+            self.acknowledge(requester, verbs, core, kind);
+        } else if self.owes_for(&verbs.head, packet) || self.has_taken_early(&verbs.head, seq) {
+            self.owes = None;
+            self.owe(requester, verbs, core, kind);
+        }
+    }
+
+    /// Whether packets behind `seq`, just accepted in order, were here already: whatever they asked for is due now.
+    fn has_taken_early(&self, head: &Head, seq: Seq) -> bool {
+        head.transport.places_early && self.window.expected > seq + 1
+    }
+
+    /// Tells the sender of a gap, if it listens for such news.
+    #[inline(never)]
+    pub(super) fn report_gap(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core, kind: AckKind) {
+        if verbs.head.transport.reports_gaps {
+            self.acknowledge(requester, verbs, core, kind);
+        }
+    }
+
+    /// Whether this packet, just accepted in order, must be acknowledged: because it asks, or because the gap that is
+    /// still to be reported is gone. Reads and atomics are answered by their responses, where those have their numbers.
+    fn owes_for(&self, head: &Head, packet: &Packet) -> bool {
+        let fetches = matches!(
+            packet.headers,
+            Headers::ReadRequest { .. } | Headers::AtomicRequest { .. } | Headers::PlacementRequest { .. }
+        );
+        let answered = fetches && !head.transport.split;
+        (packet.flags.ack_request && !answered) || self.owes.is_some_and(|owed| owed != AckKind::Ack)
+    }
+
+    #[inline(never)]
+    fn on_early<D: Dma>(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        seq: Seq,
+        packet: &Packet,
+        dma: &mut D,
+    ) -> RxOutcome {
+        if verbs.head.transport.places_writes_only && !matches!(packet.headers, Headers::Write { immediate: None, .. })
+        {
+            if self.window.gap_is_news(seq) {
+                self.report_gap(requester, verbs, core, AckKind::Gap);
+            }
+            return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfOrder));
+        }
+        if self.accept(requester, verbs, core, seq, packet, dma).is_err() {
+            self.report_gap(requester, verbs, core, AckKind::Gap);
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
+        }
+        self.keep_early(requester, verbs, core, seq, packet);
+        self.report_gap(requester, verbs, core, AckKind::Nack(seq.wire()));
+        RxOutcome::Early
+    }
+
+    /// Remembers an early packet, which has been placed.
+    pub(super) fn keep_early(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        seq: Seq,
+        packet: &Packet,
+    ) {
+        let acting = match packet.headers {
+            Headers::Send { position, .. }
+            | Headers::Write { position, .. }
+            | Headers::ReadResponse { position, .. } => position.ends(),
+            _ => true,
+        };
+        let transport = &verbs.head.transport;
+        let mut bits = core.pools.bits(transport.pool, &mut requester.shared.pool, LaneId::RequestsIn);
+        self.window.keep(seq, acting, transport.window_bits, &mut bits);
+        core.stats.packets_early += 1;
+    }
+
+    /// A request seen before: its acknowledgement or response was lost, or it was sent again in vain.
+    #[inline(never)]
+    pub(super) fn on_duplicate(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        seq: Seq,
+        packet: &Packet,
+    ) -> RxOutcome {
+        if seq < verbs.recv.start {
+            // Of an earlier connection of this queue pair: nothing here is to be done again, least of all a read.
+            return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfWindow));
+        }
+        core.stats.packets_duplicate += 1;
+        if verbs.head.transport.split {
+            // Responses have a space and a timer of their own: their loss is not the request's (I-19, R-21).
+            if let Headers::ReadRequest { asked: Some(asked), .. } = packet.headers {
+                requester.answers.note_resubmission(core, seq, asked.stamp);
+            }
+            self.acknowledge(requester, verbs, core, AckKind::Ack);
+            return RxOutcome::Duplicate;
+        }
+        match packet.headers {
+            Headers::ReadRequest { reth, .. } => self.fetch_again(requester, verbs, core, seq, Some(reth)),
+            Headers::AtomicRequest { .. } | Headers::PlacementRequest { .. } => {
+                self.fetch_again(requester, verbs, core, seq, None);
+            }
+            _ => self.owe(requester, verbs, core, AckKind::Ack),
+        }
+        RxOutcome::Duplicate
+    }
+
+    /// Sends an acknowledgement: at once where every packet gets one, else when the responses before it are out.
+    #[inline(always)]
+    pub(crate) fn acknowledge(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core, kind: AckKind) {
+        if !verbs.head.transport.acks_every_packet {
+            return self.owe(requester, verbs, core, kind);
+        }
+        let (expected, says) = (self.window.expected, Control::Ack { kind, echo: core.echo });
+        let (slot, from, msn) = (verbs.head.slot, verbs.head.number, verbs.recv.msn);
+        let control = ControlPacket { slot, from, expected, msn, says };
+        if !core.push_control(control) {
+            requester.shared.owe_echo(core.echo);
+            self.owe(requester, verbs, core, kind);
+        }
+    }
+
+    /// Remembers that the requester is owed an answer, until it leaves. A pause or a refusal stands until the packet
+    /// that caused it is accepted after all.
+    fn owe(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core, kind: AckKind) {
+        let stands = |kind| matches!(kind, AckKind::NotReady(_) | AckKind::Refused(_));
+        // That packets were dropped is said once; that others were kept can be said again.
+        let folds = verbs.head.transport.places_writes_only
+            && self.owes == Some(AckKind::Gap)
+            && matches!(kind, AckKind::Nack(_));
+        if stands(kind) || !(folds || self.owes.is_some_and(stands)) {
+            self.owes = Some(kind);
+        }
+        // Responses may wait for room at the peer; what it is owed does not.
+        let may_wait =
+            verbs.head.transport.split && !verbs.head.transport.acks_every_packet && requester.shared.responses_queued;
+        if may_wait && core.peers.stop_waiting(verbs.head.peer(), Half::Responder, verbs.head.slot) {
+            core.ready.requeue(Half::Responder, verbs.head.slot);
+        }
+        requester.shared.wake_responder(&verbs.head, core);
+    }
+
+    /// Makes the responder's next packet, in `core.out`. In a shared space responses come first: an acknowledgement
+    /// that overtook them would tell the requester that they are lost. In split spaces it says nothing of them, and a
+    /// requester that waits for it has its Reads but cannot post the next ones: there it comes first.
+    pub(super) fn transmit(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) -> bool {
+        requester.shared.responses_queued = false;
+        if let Some(expected) = requester.responses.as_mut().and_then(|responses| responses.take_owed()) {
+            write_ack(&mut core.out.packet, expected, 0, AckKind::Ack, true);
+            core.out.packet.flags.becn = requester.shared.take_owed_echo();
+            send_ack(&verbs.head, &verbs.recv, core);
+            requester.shared.wake_responder(&verbs.head, core);
+            return true;
+        }
+        let acks_first = verbs.head.transport.split && !verbs.head.transport.acks_every_packet;
+        let made = acks_first && self.transmit_owed(requester, verbs, core)
+            || self.transmit_fetched(requester, verbs, core)
+            || self.transmit_owed(requester, verbs, core);
+        if made && self.has_work() {
+            requester.shared.wake_responder(&verbs.head, core);
+        }
+        made
+    }
+
+    fn transmit_owed(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) -> bool {
+        let Some(kind) = self.owes else { return false };
+        let final_answer = matches!(kind, AckKind::Refused(_));
+        // What was asked before the refused request is answered, and known to have arrived, before the refusal goes
+        // out.
+        let answers = verbs.head.state.receives();
+        let must_wait = if final_answer {
+            answers && (self.owes_responses() || requester.answers.are_owed())
+        } else {
+            self.fetches.as_ref().is_some_and(|fetches| fetches.goes_first())
+        };
+        if must_wait {
+            return false;
+        }
+        self.owes = None;
+        write_ack(&mut core.out.packet, self.window.expected, verbs.recv.msn, kind, false);
+        core.out.packet.flags.becn = requester.shared.take_owed_echo();
+        if let AckKind::Refused(code) = kind
+            && verbs.head.state != QpState::Error
+        {
+            verbs.fail_as_responder(core, code);
+        }
+        send_ack(&verbs.head, &verbs.recv, core);
+        true
+    }
+
+    /// The request that is expected now cannot be honoured: no further one is taken.
+    pub(crate) fn refuse(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core, code: NakCode) {
+        verbs.recv.refused = Some(code);
+        self.owe(requester, verbs, core, AckKind::Refused(code));
+    }
+
+    /// A request for a queue pair that takes none. When it failed because it refused one, and the refusal was lost, the
+    /// requester must still learn of it; otherwise silence.
+    pub(crate) fn on_late(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) -> RxOutcome {
+        self.repeat_refusal(requester, verbs, core);
+        RxOutcome::Dropped(core.drop_packet(DropReason::State))
+    }
+
+    /// Says once more why it has failed; answers whether it has because it refused a request.
+    pub(crate) fn repeat_refusal(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) -> bool {
+        let code = verbs.recv.refused.filter(|_| verbs.head.state == QpState::Error);
+        if let Some(code) = code {
+            self.owe(requester, verbs, core, AckKind::Refused(code));
+        }
+        code.is_some()
+    }
+}

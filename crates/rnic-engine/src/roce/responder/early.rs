@@ -1,0 +1,120 @@
+//! Early requests where the receiver counts its losses: FaSR's fast and slow path.
+//!
+//! Source: FaSR (2025) sections III-B.1 and III-D; mechanisms. What is remembered where is the
+//! pool's business ([`crate::window`]).
+//!
+//! Choices: a copy of what is here is dropped and acknowledged; a receiver that finds no room stops
+//! placing and reports the gap, once for each pass of the sender.
+
+use rnic_base::Seq;
+use rnic_wire::{LossCause, Packet};
+
+use super::Responder;
+use crate::core::{AckKind, Core};
+use crate::dma::Dma;
+use crate::error::{DropReason, RxOutcome};
+use crate::roce::requester::Requester;
+use crate::verbs::Verbs;
+use crate::window::{LaneId, Lost, Standing};
+
+/// What is to be done with an early packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    /// Place and keep it.
+    Keep,
+    /// It is here already.
+    Copy,
+    /// It belongs between the hole and the highest packet: drop it and say so.
+    Misplaced,
+    /// Drop it, as go-back-N does.
+    FallBack,
+}
+
+impl Responder {
+    #[inline(never)]
+    pub(super) fn on_early_pooled<D: Dma>(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        seq: Seq,
+        packet: &Packet,
+        dma: &mut D,
+    ) -> RxOutcome {
+        match self.judge(requester, verbs, core, seq) {
+            Verdict::Keep => {}
+            Verdict::Copy => return self.on_duplicate(requester, verbs, core, seq, packet),
+            Verdict::Misplaced => {
+                let kind = AckKind::Loss(LossCause::Misplaced, seq.wire(), lost(requester, verbs, core));
+                self.acknowledge(requester, verbs, core, kind);
+                return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfOrder));
+            }
+            Verdict::FallBack => {
+                if self.window.gap_is_news(seq) {
+                    self.acknowledge(requester, verbs, core, AckKind::Gap);
+                }
+                return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfOrder));
+            }
+        }
+        if self.accept(requester, verbs, core, seq, packet, dma).is_err() {
+            self.acknowledge(requester, verbs, core, AckKind::Gap);
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
+        }
+        self.keep_early(requester, verbs, core, seq, packet);
+        let kind = self.early_ack(requester, verbs, core, seq);
+        self.acknowledge(requester, verbs, core, kind);
+        RxOutcome::Early
+    }
+
+    fn judge(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core, seq: Seq) -> Verdict {
+        let (transport, window) = (&verbs.head.transport, &mut self.window);
+        let mut bits = core.pools.bits(transport.pool, &mut requester.shared.pool, LaneId::RequestsIn);
+        match window.standing(seq, &bits) {
+            Standing::Kept => Verdict::Copy,
+            Standing::Refused => Verdict::FallBack,
+            Standing::Between => {
+                bits.count_misplaced();
+                Verdict::Misplaced
+            }
+            Standing::New if bits.has_room(window.expected, seq) => Verdict::Keep,
+            Standing::New => {
+                window.fall_back(seq, transport.window_bits, &mut bits);
+                Verdict::FallBack
+            }
+        }
+    }
+
+    /// What an early packet that was kept is answered with.
+    pub(super) fn early_ack(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        seq: Seq,
+    ) -> AckKind {
+        match verbs.head.transport.pool {
+            Some(_) => AckKind::Loss(LossCause::Early, seq.wire(), lost(requester, verbs, core)),
+            None => AckKind::Nack(seq.wire()),
+        }
+    }
+
+    /// What the packet that was missing is answered with.
+    #[cold]
+    pub(super) fn repaired_ack(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        seq: Seq,
+    ) -> AckKind {
+        match verbs.head.transport.pool {
+            Some(_) => AckKind::Loss(LossCause::Repaired, seq.wire(), lost(requester, verbs, core)),
+            None => AckKind::Ack,
+        }
+    }
+}
+
+/// Returns what the receiver misses.
+fn lost(requester: &mut Requester, verbs: &Verbs, core: &mut Core) -> Lost {
+    core.pools.bits(verbs.head.transport.pool, &mut requester.shared.pool, LaneId::RequestsIn).lost()
+}

@@ -1,0 +1,320 @@
+//! The peer's reads and atomics, from the request to the response.
+//!
+//! A request is admitted when its packet is accepted, and begins when its turn has come: an atomic is executed then,
+//! its key checked once more, and its answer remembered.
+
+use rnic_base::{Psn, Seq, Serial};
+use rnic_wire::{Aeth, Headers, NakCode, PlacementOp, Position, Reth, Syndrome};
+
+use super::Responder;
+use crate::core::{AckKind, Core, write_ack};
+use crate::dma::{self, Dma};
+use crate::error::{DropReason, RxOutcome};
+use crate::mr::Access;
+use crate::ready::Half;
+use crate::roce::fetch::shared::SharedServer;
+use crate::roce::fetch::split::SplitServer;
+use crate::roce::fetch::{Fetch, FetchRequest};
+use crate::roce::requester::Requester;
+use crate::roce::shared::send_ack;
+use crate::verbs::Verbs;
+
+/// The serving side of reads and atomics, where responses are not packets of the requester, by regime.
+#[derive(Debug)]
+pub(super) enum FetchServer {
+    /// Responses have a sequence space of their own.
+    Split(SplitServer),
+    /// Responses use their request's numbers.
+    Shared(SharedServer),
+}
+
+impl FetchServer {
+    /// Returns whether a response waits to be sent, gates aside.
+    pub(super) fn has_work(&self) -> bool {
+        match self {
+            Self::Split(server) => server.has_work(),
+            Self::Shared(server) => server.has_work(),
+        }
+    }
+
+    /// Returns whether responses must leave before any acknowledgement.
+    pub(super) fn goes_first(&self) -> bool {
+        matches!(self, Self::Shared(server) if server.has_work())
+    }
+
+    /// Returns whether the peer may still be waiting for a response.
+    pub(super) fn is_busy(&self) -> bool {
+        match self {
+            Self::Split(server) => server.is_busy(),
+            Self::Shared(server) => server.has_work(),
+        }
+    }
+}
+
+impl Responder {
+    /// Returns the server of fetches, where it is not the requester; makes it with the first.
+    fn server(&mut self, verbs: &Verbs) -> &mut FetchServer {
+        let Verbs { head, recv, .. } = verbs;
+        let limit = u32::from(recv.fetches_max);
+        self.fetches.get_or_insert_with(|| {
+            Box::new(if head.transport.split {
+                FetchServer::Split(SplitServer::new(limit, recv.start, &head.transport))
+            } else {
+                FetchServer::Shared(SharedServer::new(limit))
+            })
+        })
+    }
+
+    /// Takes a checked request in; it begins when its turn has come.
+    pub(super) fn admit(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        seq: Seq,
+        request: FetchRequest,
+        (read_sn, stamp): (Option<u32>, u32),
+    ) -> Result<(), NakCode> {
+        let Verbs { head, recv, .. } = &*verbs;
+        let fetch = Fetch { stamp, ..Fetch::new(request, seq, head.mtu(), head.pd) };
+        let in_order = seq == self.window.expected;
+        let named = || read_sn.ok_or(NakCode::InvalidRequest);
+        if head.transport.scheduled {
+            let (named, next) = (named()?, requester.next());
+            let buffer = requester.answers.buffer(u32::from(recv.fetches_max));
+            let sn = buffer.resolve(named, in_order)?;
+            if let Some(una) = buffer.implied_acknowledgement(sn, next)? {
+                requester.advance_answers(verbs, core, una)?;
+                if self.has_work() {
+                    requester.shared.wake_responder(&verbs.head, core);
+                }
+            }
+            return requester.answers.buffer(u32::from(verbs.recv.fetches_max)).put(sn, fetch);
+        }
+        match self.server(verbs) {
+            FetchServer::Shared(server) => server.admit(fetch),
+            FetchServer::Split(server) => {
+                let sn = server.buffer().resolve(named()?, in_order)?;
+                let next = server.next();
+                if let Some(una) = server.buffer().implied_acknowledgement(sn, next)? {
+                    server.advance(&mut requester.shared, verbs, core, una);
+                }
+                server.buffer().put(sn, fetch)
+            }
+        }
+    }
+
+    /// Returns the fetch that `seq` has asked for and whose turn it is.
+    fn at_turn<'a>(&'a mut self, requester: &'a mut Requester, verbs: &Verbs, seq: Seq) -> Option<&'a mut Fetch> {
+        let fetch = if verbs.head.transport.scheduled {
+            requester.answers.next_asked()
+        } else {
+            match self.fetches.as_deref_mut()? {
+                FetchServer::Shared(server) => server.newest(seq),
+                FetchServer::Split(server) => server.buffer().next(),
+            }
+        };
+        fetch.filter(|fetch| fetch.seq == seq)
+    }
+
+    /// Begins the fetch that `seq` asked for; returns how many numbers of a shared space it takes.
+    pub(super) fn begin_fetch<D: Dma>(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        seq: Seq,
+        dma: &mut D,
+    ) -> Result<u32, NakCode> {
+        let fetch = self.at_turn(requester, verbs, seq).ok_or(NakCode::InvalidRequest)?;
+        let packets = fetch.packets;
+        if let Err(code) = execute(fetch, verbs, core, dma) {
+            if let Some(FetchServer::Shared(server)) = self.fetches.as_deref_mut() {
+                server.withdraw_newest();
+            }
+            return Err(code);
+        }
+        verbs.recv.msn = verbs.recv.msn.wrapping_add(1);
+        verbs.recv.message_start = seq + 1;
+        match self.fetches.as_deref_mut() {
+            Some(FetchServer::Shared(server)) => server.begin(seq),
+            Some(FetchServer::Split(server)) => server.begin(),
+            None => {
+                requester.schedule_answer(verbs, core);
+                return Ok(packets);
+            }
+        }
+        requester.shared.wake_responder(&verbs.head, core);
+        Ok(packets)
+    }
+
+    /// Returns whether the fetch whose turn it is came in with packet `seq`.
+    pub(super) fn fetch_waits_at(&mut self, requester: &mut Requester, verbs: &Verbs, seq: Seq) -> bool {
+        let is_shared = matches!(self.fetches.as_deref(), Some(FetchServer::Shared(_)));
+        !is_shared && self.at_turn(requester, verbs, seq).is_some()
+    }
+
+    /// Serves a read (`reth`) or atomic once more that is asked for again (shared space only).
+    pub(super) fn fetch_again(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &Verbs,
+        core: &mut Core,
+        seq: Seq,
+        reth: Option<Reth>,
+    ) {
+        let (head, expected) = (&verbs.head, self.window.expected);
+        if verbs.recv.fetches_max == 0 {
+            return;
+        }
+        if let FetchServer::Shared(server) = self.server(verbs) {
+            let found = match reth {
+                Some(reth) => {
+                    let request = FetchRequest::Read { va: reth.va, rkey: reth.rkey, length: reth.dma_len };
+                    Some(Fetch { first: seq, again: true, ..Fetch::new(request, seq, head.mtu(), head.pd) })
+                }
+                None => server.answered(seq),
+            };
+            // Nobody can ask again for what nobody has asked for: an answer ends where the next request begins.
+            if let Some(fetch) = found.filter(|fetch| fetch.end() <= expected) {
+                server.repeat(fetch);
+                requester.shared.wake_responder(head, core);
+            }
+        }
+    }
+
+    /// Makes the next response packet, in `core.out`, if one may leave now.
+    pub(super) fn transmit_fetched(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) -> bool {
+        let Some(server) = self.fetches.as_deref_mut().filter(|_| verbs.head.state.receives()) else { return false };
+        let in_flight = requester.in_flight();
+        let shared = &mut requester.shared;
+        if let Some(at) = shared.pacing_allows_at(core.now) {
+            shared.arm_pacing(&verbs.head, core, at);
+            return false;
+        }
+        match server {
+            FetchServer::Split(server) => server.transmit(shared, verbs, core, in_flight),
+            FetchServer::Shared(server) => {
+                let made = server.transmit(shared, verbs, core, in_flight);
+                let again = server.last_again();
+                made.unwrap_or_else(|(seq, code)| self.refuse_shared(requester, verbs, core, (seq, again), code))
+            }
+        }
+    }
+
+    /// Takes in an acknowledgement of responses.
+    pub(in crate::roce) fn on_response_ack(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        ack: (Psn, Aeth, Option<Psn>),
+    ) -> RxOutcome {
+        let in_flight = requester.in_flight();
+        let Some(FetchServer::Split(server)) = self.fetches.as_deref_mut() else {
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
+        };
+        let outcome = server.on_ack(&mut requester.shared, verbs, core, in_flight, ack);
+        if verbs.head.state.receives() && !matches!(outcome, RxOutcome::Dropped(_)) {
+            self.wake_serving(requester, verbs, core);
+        }
+        outcome
+    }
+
+    /// Lets the timer of responses act if it is due.
+    pub(in crate::roce) fn on_timeout(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) {
+        let in_flight = requester.in_flight();
+        if let Some(FetchServer::Split(server)) = self.fetches.as_deref_mut()
+            && server.on_timeout(&mut requester.shared, verbs, core, in_flight)
+        {
+            self.wake_serving(requester, verbs, core);
+        }
+    }
+
+    /// Keeps the responder in the ring while it has something to send or to say. What is sent again takes no new credit
+    /// at the peer, and so does not wait for any.
+    fn wake_serving(&mut self, requester: &mut Requester, verbs: &Verbs, core: &mut Core) {
+        let (head, shared) = (&verbs.head, &mut requester.shared);
+        let retransmits = matches!(self.fetches.as_deref(), Some(FetchServer::Split(server)) if server.retransmits());
+        let queued = shared.responses_queued && retransmits;
+        if queued && core.peers.stop_waiting(head.peer(), Half::Responder, head.slot) {
+            core.ready.requeue(Half::Responder, head.slot);
+        }
+        if self.has_work() {
+            shared.wake_responder(head, core);
+        }
+    }
+
+    /// The response `psn` in `core.out`, just made, has no data after all: makes it the refusal that stands for it,
+    /// where there is one; returns whether there is.
+    #[cold]
+    pub(in crate::roce) fn refuse_made(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        psn: Psn,
+        code: NakCode,
+    ) -> bool {
+        core.segments.clear();
+        if let Some(FetchServer::Shared(server)) = self.fetches.as_deref() {
+            let refused = (psn.extend(self.window.expected), server.last_again());
+            return self.refuse_shared(requester, verbs, core, refused, code);
+        }
+        let aeth = Aeth { syndrome: Syndrome::Nak(code), msn: Serial::new(verbs.recv.msn) };
+        let packet = &mut core.out.packet;
+        if let Headers::ReadResponse { sink, .. } = packet.headers {
+            packet.headers = Headers::ReadResponse { position: Position::Only, aeth: Some(aeth), sink };
+        }
+        packet.payload_len = 0;
+        true
+    }
+
+    /// Refuses response `seq` of a shared space; returns whether a packet was made. One that was asked for `again` may
+    /// be here already, and then the NAK is older than anything its requester waits for. A new one is not: its number
+    /// is expected once more, and the request behind it is refused.
+    #[cold]
+    fn refuse_shared(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        (seq, again): (Seq, bool),
+        code: NakCode,
+    ) -> bool {
+        let Some(FetchServer::Shared(server)) = self.fetches.as_deref_mut() else { return false };
+        if again {
+            server.drop_rest(seq);
+            write_ack(&mut core.out.packet, seq, verbs.recv.msn, AckKind::Refused(code), false);
+            send_ack(&verbs.head, &verbs.recv, core);
+            return true;
+        }
+        server.clear();
+        self.window.expect(seq);
+        self.refuse(requester, verbs, core, code);
+        false
+    }
+}
+
+/// Executes an atomic or a placement operation, whose turn has come. The key may have been taken back since the request
+/// came in early.
+fn execute<D: Dma>(fetch: &mut Fetch, verbs: &Verbs, core: &Core, dma: &mut D) -> Result<(), NakCode> {
+    let head = &verbs.head;
+    match fetch.request {
+        FetchRequest::Read { .. } => Ok(()),
+        FetchRequest::Atomic { va, rkey, op } => {
+            let resolved = core.mrs.resolve_remote((fetch.pd, head.number), rkey, va, 8, Access::REMOTE_ATOMIC);
+            let original = resolved.ok().and_then(|local| dma::execute(dma, op, local).ok());
+            fetch.original = original.ok_or(NakCode::RemoteAccessError)?;
+            Ok(())
+        }
+        FetchRequest::Placement { va, rkey, op } => {
+            head.resolve_placement(core, va, rkey, op).and_then(|local| match op {
+                PlacementOp::AtomicWrite { value } => {
+                    dma.store(local, u64::from_ne_bytes(value)).map_err(|_| NakCode::RemoteAccessError)
+                }
+                PlacementOp::Flush { .. } => Ok(()),
+            })
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! End-to-end credits: a requester keeps to the receives that are posted at the other end.
+//!
+//! Source: InfiniBand Architecture volume 1, section 9.7.7.2; IRN (SIGCOMM'18) section 5.4, mechanism I-20. Every
+//! acknowledgement says how many receives are posted beyond the messages that it counts. The requester numbers its
+//! messages; the number that it may come to, the limit, is the count plus the receives. A message that takes no receive
+//! moves the limit on by itself. A shared receive queue has no receives of one queue pair's own, so none are counted
+//! there, and the requester is free; so it is before it has heard anything.
+//!
+//! Beyond the limit one message may go to ask (the specification's limited one): here, when everything before it is
+//! acknowledged; of a Send one packet, and the others when that one has been taken. Its answer is an acknowledgement
+//! with new credits, or that the receiver is not ready: so nothing waits for ever, whatever a peer counts. A responder
+//! sends no acknowledgement only because a receive was posted, and a requester heeds those of others that do.
+
+use rnic_base::Serial;
+use rnic_wire::header::aeth::receives_of;
+use rnic_wire::{Aeth, Headers, Packet, Syndrome};
+
+use super::ConnShared;
+use crate::verbs::head::Head;
+use crate::verbs::recv::RecvHalf;
+use crate::verbs::send::SendHalf;
+use crate::window::SendWindow;
+use crate::wq::WqeOp;
+
+/// A requester's knowledge of the receives at the other end.
+#[derive(Debug, Default)]
+pub(crate) struct Credits {
+    /// The number of the latest message that has begun: SSN. A Read that is asked for in pieces is as many.
+    begun: Serial<24>,
+    /// The number of the last message that has a receive, or needs none: LSN.
+    limit: Serial<24>,
+    heard: Heard,
+}
+
+/// The peer's last statement about its receives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Heard {
+    /// Nothing so far.
+    #[default]
+    Nothing,
+    /// It counts them.
+    Count,
+    /// It does not count them; so it stays.
+    Uncounted,
+}
+
+impl Credits {
+    /// Another message begins.
+    fn begin(&mut self, takes_receive: bool) {
+        self.begun = self.begun.plus(1);
+        if !takes_receive {
+            self.limit = self.limit.plus(1);
+        }
+    }
+
+    /// Returns whether the message so many behind the latest has a receive, as far as is known.
+    fn covers(&self, ahead: u32) -> bool {
+        self.heard != Heard::Count || !self.limit.is_before(self.begun.plus(ahead))
+    }
+
+    /// Takes in what an acknowledgement says; answers whether more may be sent than before.
+    fn heed(&mut self, aeth: Aeth) -> bool {
+        let Syndrome::Ack { credits } = aeth.syndrome else { return false };
+        let Some(receives) = receives_of(credits) else {
+            return std::mem::replace(&mut self.heard, Heard::Uncounted) == Heard::Count;
+        };
+        if self.heard == Heard::Nothing {
+            self.heard = Heard::Count;
+        }
+        // An acknowledgement that others have overtaken says less.
+        let limit = aeth.msn.plus(receives);
+        let is_more = self.limit.is_before(limit);
+        if is_more {
+            self.limit = limit;
+        }
+        is_more && self.heard == Heard::Count
+    }
+}
+
+impl ConnShared {
+    /// Returns whether the next packet of the next entry may leave, as far as receives at the other end go; `window` is
+    /// that of the requests.
+    #[cold]
+    pub(in crate::roce) fn has_credit(&self, send: &SendHalf, window: &SendWindow) -> bool {
+        let Some(credits) = self.extra.credits() else { return true };
+        let wqe = send.queue.get(send.queue.next);
+        let starts = send.queue.sent_of_next == 0;
+        if !wqe.op.consumes_receive() || credits.covers(u32::from(starts)) {
+            return true;
+        }
+        // It goes to ask. The end of a Write with immediate takes the receive, the first packet of a Send.
+        if starts { window.is_empty() } else { wqe.op == WqeOp::WriteImm || wqe.first < window.una }
+    }
+
+    /// Counts the message that the next packet begins, if it begins one; returns whether that packet goes beyond what
+    /// has a receive, and so is to be acknowledged.
+    #[cold]
+    pub(in crate::roce) fn count_message(&mut self, send: &SendHalf) -> bool {
+        let op = send.queue.get(send.queue.next).op;
+        let Some(credits) = self.extra.credits_mut() else { return false };
+        if send.queue.sent_of_next == 0 || op.is_fetch() {
+            credits.begin(op.consumes_receive());
+        }
+        op.consumes_receive() && !credits.covers(0)
+    }
+
+    /// Takes in the credits of an acknowledgement; returns whether more may be sent than before.
+    #[cold]
+    pub(in crate::roce) fn on_credits(&mut self, aeth: Aeth) -> bool {
+        self.extra.credits_mut().is_some_and(|credits| credits.heed(aeth))
+    }
+}
+
+impl RecvHalf {
+    /// Returns the syndrome of an acknowledgement without an error.
+    #[inline]
+    pub(in crate::roce) fn ack_syndrome(&self, head: &Head) -> Syndrome {
+        if head.transport.credits { self.count_receives(head) } else { Syndrome::ACK }
+    }
+
+    /// Says in an acknowledgement how many receives are posted.
+    #[cold]
+    pub(in crate::roce) fn advertise(&self, head: &Head, packet: &mut Packet) {
+        if let Headers::Ack { aeth: Aeth { syndrome: syndrome @ Syndrome::Ack { .. }, .. }, .. } = &mut packet.headers {
+            *syndrome = self.count_receives(head);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(msn: u32, credits: u8) -> Aeth {
+        Aeth { syndrome: Syndrome::Ack { credits }, msn: Serial::new(msn) }
+    }
+
+    /// Messages 1 and 2 are Sends, 3 is a Write, 4 a Send: with two receives it is one too many, until a receive more
+    /// has been posted.
+    #[test]
+    fn i20_the_limit_is_what_is_counted_and_what_is_posted() {
+        let mut credits = Credits::default();
+        assert!(credits.covers(1_000), "nothing has been heard");
+        credits.begin(true);
+        assert!(credits.heed(said(0, 2)), "two receives, one of them for what is under way");
+        assert_eq!([1, 2].map(|ahead| credits.covers(ahead)), [true, false]);
+        credits.begin(true);
+        credits.begin(false);
+        assert_eq!([0, 1].map(|ahead| credits.covers(ahead)), [true, false]);
+        assert!(!credits.heed(said(1, 1)), "says no more than is known");
+        assert!(!credits.heed(said(0, 2)), "and an old one less");
+        assert!(credits.heed(said(3, 1)));
+        assert_eq!([1, 2].map(|ahead| credits.covers(ahead)), [true, false]);
+        assert!(!credits.heed(Aeth { syndrome: Syndrome::RnrNak { timer: 5 }, msn: Serial::new(9) }), "no credits");
+    }
+
+    #[test]
+    fn i20_numbers_wrap() {
+        let first = (1 << 24) - 3;
+        let mut credits = Credits { begun: Serial::new(first), limit: Serial::new(first), heard: Heard::Count };
+        assert!(credits.heed(said(first, 4)));
+        for _ in 0..4 {
+            assert!(credits.covers(1));
+            credits.begin(true);
+        }
+        assert!(credits.covers(0) && !credits.covers(1));
+        assert!(credits.heed(said(1, 3)));
+        assert_eq!([3, 4].map(|ahead| credits.covers(ahead)), [true, false]);
+    }
+
+    /// A peer that says once that it counts no receives is not asked for them any more.
+    #[test]
+    fn i20_without_a_count_there_is_no_limit() {
+        let mut credits = Credits::default();
+        assert!(!credits.heed(said(0, 31)), "it was free before");
+        assert!(!credits.heed(said(0, 1)) && credits.covers(1_000));
+        let mut held = Credits::default();
+        held.heed(said(0, 0));
+        assert!(!held.covers(1));
+        assert!(held.heed(said(0, 31)) && held.covers(1));
+    }
+}

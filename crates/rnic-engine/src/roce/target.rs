@@ -1,0 +1,113 @@
+//! The target of an extended reliable connection (XRC): each message takes its receive from the shared receive queue
+//! that it names, of those in the target's XRC domain.
+//!
+//! Source: InfiniBand Architecture volume 1, annex A14. A target has no protection domain and no completion queue of
+//! its own: a message is placed and completes by those of its shared receive queue. Requests that take no receive may
+//! touch what any queue of the domain may, which is what the annex lets a peer do by naming that queue.
+//!
+//! Only the packet that is expected is taken: which queue an early message takes its receive from is not known before
+//! those in front of it are here. Transports that keep early packets report a gap and are sent them again.
+
+use rnic_base::Seq;
+use rnic_wire::{Headers, NakCode, Packet, Qpn};
+
+use crate::core::{AckKind, Core};
+use crate::dma::Dma;
+use crate::error::{DropReason, RxOutcome};
+use crate::roce::requester::Requester;
+use crate::roce::responder::Responder;
+use crate::verbs::Verbs;
+use crate::verbs::recv::Message;
+use crate::{CqId, PdId, SrqId};
+
+/// By whose leave a packet is taken.
+#[derive(Clone, Copy)]
+struct Context {
+    pd: PdId,
+    of: Option<(SrqId, CqId)>,
+}
+
+impl Responder {
+    /// A request packet for a target.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn on_target_request<D: Dma>(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        packet: &Packet,
+        dma: &mut D,
+    ) -> RxOutcome {
+        let expected = self.window.expected;
+        let seq = packet.psn.extend(expected);
+        if seq > expected {
+            if verbs.head.transport.places_early || self.window.gap_is_news(seq) {
+                self.report_gap(requester, verbs, core, AckKind::Gap);
+            }
+            return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfOrder));
+        }
+        let Some(context) = self.context_of(verbs, core, seq, &packet.headers) else {
+            if seq == expected && verbs.recv.refused.is_none() {
+                self.refuse(requester, verbs, core, NakCode::InvalidRequest);
+            }
+            return RxOutcome::Dropped(core.drop_packet(DropReason::Refused));
+        };
+        let own = (verbs.head.pd, verbs.head.recv_cq);
+        verbs.head.pd = context.pd;
+        if let Some((srq, cq)) = context.of {
+            (verbs.head.srq, verbs.head.recv_cq) = (Some(srq), cq);
+        }
+        let plain = Packet { headers: packet.headers.unshared(), ..*packet };
+        let outcome = self.on_any_request(requester, verbs, core, &plain, dma);
+        let under_way = verbs.recv.queue.len() > 0;
+        // A copy of an earlier packet says nothing of the message under way.
+        if seq == expected
+            && let Some(target) = core.targets.get_mut(&verbs.head.number.get())
+        {
+            target.current = context.of.map(|(srq, _)| srq).filter(|_| under_way);
+        }
+        (verbs.head.pd, verbs.head.recv_cq) = own;
+        verbs.head.srq = None;
+        outcome
+    }
+
+    /// By whose leave the packet `seq` is taken; nobody's when it names what it may not.
+    fn context_of(&self, verbs: &Verbs, core: &Core, seq: Seq, headers: &Headers) -> Option<Context> {
+        let target = core.targets.get(&verbs.head.number.get())?;
+        if let Some(srqn) = headers.srqn() {
+            let srq = core.shared_queue(target.domain, srqn)?;
+            let is_other = target.current.is_some_and(|current| current != srq);
+            if is_other && seq == self.window.expected {
+                return None;
+            }
+            let queue = core.srqs[srq.index()].as_ref()?;
+            let (_, cq) = queue.shared?;
+            return Some(Context { pd: queue.pd, of: Some((srq, cq)) });
+        }
+        let rkey = match (headers, verbs.recv.message) {
+            // What takes a receive must say from where.
+            (Headers::Send { .. } | Headers::Write { immediate: Some(_), .. }, _) => return None,
+            (Headers::Write { reth: Some(reth), .. } | Headers::ReadRequest { reth, .. }, _) => reth.rkey,
+            (Headers::Write { .. }, Message::Write { rkey, .. }) => rkey,
+            (Headers::AtomicRequest { rkey, .. } | Headers::PlacementRequest { rkey, .. }, _) => *rkey,
+            _ => return Some(Context { pd: verbs.head.pd, of: None }),
+        };
+        let pd = core.mrs.domain_of(rkey).filter(|pd| core.shares_domain(target.domain, *pd));
+        Some(Context { pd: pd.unwrap_or(verbs.head.pd), of: None })
+    }
+}
+
+impl Core {
+    /// The shared receive queue with the number `srqn`, when it is in the XRC domain.
+    fn shared_queue(&self, domain: u32, srqn: Qpn) -> Option<SrqId> {
+        let id = SrqId::numbered(srqn.get())?;
+        let queue = self.srqs.get(id.index())?.as_ref()?;
+        queue.shared.filter(|(known, _)| *known == domain).map(|_| id)
+    }
+
+    /// Returns whether a shared receive queue of the XRC domain belongs to `pd`.
+    fn shares_domain(&self, domain: u32, pd: PdId) -> bool {
+        self.srqs.iter().flatten().any(|srq| srq.pd == pd && srq.shared.is_some_and(|(known, _)| known == domain))
+    }
+}

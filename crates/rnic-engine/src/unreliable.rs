@@ -1,0 +1,251 @@
+//! Unreliable services: nothing is acknowledged, nothing is sent again.
+//!
+//! Source: InfiniBand Architecture volume 1, section 9.8, and 10.3.1 for the send-queue-error state. A request
+//! completes when its last packet has been handed out; what arrives is delivered or dropped without a word. No window,
+//! no timer, no congestion control: those all live on acknowledgements. Packets count against the credit of a peer that
+//! has a limit, until the body says that they have arrived ([`crate::Engine::settle`]).
+//! [`connection`] and [`datagram`] hold what the two services do with a packet that comes in.
+
+mod connection;
+mod datagram;
+
+use rnic_base::Seq;
+use rnic_wire::{Format, Headers, Packet, PacketFlags, Position, Qpn};
+
+use crate::PeerId;
+use crate::completion::WcStatus;
+use crate::core::Core;
+use crate::dma::Dma;
+use crate::error::{DropReason, RxOutcome};
+use crate::packet::TransmitKind;
+use crate::ready::Half;
+use crate::roce::requester::{Piece, write_headers};
+use crate::roce::shared::ConnShared;
+use crate::state::QpState;
+use crate::state::Service;
+use crate::stats::WaitReason;
+use crate::verbs::Verbs;
+use crate::verbs::head::Head;
+use crate::wq::SendWqe;
+use crate::wr::SendFlags;
+
+/// What carries a queue pair of an unreliable service.
+#[derive(Debug)]
+pub(crate) struct UnreliableEnd {
+    /// Paths and the turn; nothing regulates.
+    shared: ConnShared,
+    /// The number of the next packet.
+    next: Seq,
+    /// The number of the packet that is expected.
+    expected: Seq,
+    /// The key that datagrams must have.
+    qkey: u32,
+}
+
+impl UnreliableEnd {
+    pub(crate) fn new() -> Self {
+        Self { shared: ConnShared::new(), next: Seq::UNSET, expected: Seq::UNSET, qkey: 0 }
+    }
+
+    /// Returns the key that datagrams must have.
+    pub(crate) fn qkey(&self) -> u32 {
+        self.qkey
+    }
+
+    /// Has datagrams have the key `qkey`.
+    pub(crate) fn set_qkey(&mut self, qkey: u32) {
+        self.qkey = qkey;
+    }
+
+    /// Returns the numbers of the next packet and of the one that is expected.
+    pub(crate) fn numbers(&self) -> [Seq; 2] {
+        [self.next, self.expected]
+    }
+
+    /// Begins to take in packets, numbered from `start` on.
+    pub(crate) fn begin_receiving(&mut self, start: Seq) {
+        self.expected = start;
+    }
+
+    /// Begins to send, with packets numbered from `start` on.
+    pub(crate) fn begin_sending(&mut self, verbs: &mut Verbs, core: &mut Core, start: Seq) {
+        if verbs.send.start == Seq::UNSET {
+            verbs.send.start = start;
+            self.next = start;
+        }
+        self.shared.start_paths(&mut verbs.head, core.now);
+        self.shared.start(&verbs.head, core, 0);
+    }
+
+    /// New work is queued.
+    #[inline]
+    pub(crate) fn on_work(&mut self, verbs: &Verbs, core: &mut Core) {
+        if verbs.send.queue.has_unsent() {
+            core.ready.push(Half::Requester, verbs.head.slot, &mut self.shared.requests_queued);
+        }
+    }
+
+    /// Goes on with the turn, or goes to the end of the ring.
+    fn end_of_turn(&mut self, verbs: &Verbs, core: &mut Core) {
+        if self.shared.goes_on(verbs.send.queue.has_unsent()) {
+            self.shared.requests_queued = true;
+            core.ready.push_front(Half::Requester, verbs.head.slot);
+        } else {
+            self.on_work(verbs, core);
+        }
+    }
+
+    /// The payload of the packet in `core.out` cannot be read: the packet does not leave, and its entry fails. The
+    /// entry may have completed with it: nobody has seen that completion.
+    pub(crate) fn fault_payload(&mut self, verbs: &mut Verbs, core: &mut Core) {
+        let Verbs { head, send, .. } = &mut *verbs;
+        let queue = &mut send.queue;
+        if queue.sent_of_next == 0 {
+            queue.next = queue.next.wrapping_sub(1);
+            queue.head = queue.next;
+            let wqe = queue.get(queue.head);
+            if wqe.flags.contains(SendFlags::SIGNALED) {
+                core.take_back(head.send_cq, head.number, wqe.wr_id);
+            }
+        }
+        fail(verbs, core, WcStatus::LocalProtection);
+    }
+
+    /// Makes the next packet, in `core.out`, if there is one. The ring has let go of this queue pair.
+    #[inline(never)]
+    pub(crate) fn transmit(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
+        self.shared.requests_queued = false;
+        do_local_work(verbs, core);
+        let Verbs { head, send, .. } = &*verbs;
+        let is_drained = send.queue.sent_of_next == 0 && head.state == QpState::SendQueueDrained;
+        if !head.state.sends() || !send.queue.has_unsent() || is_drained {
+            core.pass_on_all_room();
+            return false;
+        }
+        let (peer, _) = destination(head, send.queue.get(send.queue.next));
+        if core.peers.room(peer) == 0 {
+            core.count_wait(WaitReason::PeerWindow);
+            self.shared.requests_queued = true;
+            core.peers.wait(peer, Half::Requester, head.slot);
+            return false;
+        }
+        if !self.build(verbs, core) {
+            fail(verbs, core, WcStatus::LocalProtection);
+            core.pass_on_all_room();
+            return false;
+        }
+        core.peers.sent(peer, 1);
+        self.next += 1;
+        let Verbs { head, send, .. } = &mut *verbs;
+        send.queue.sent_of_next += 1;
+        if send.queue.sent_of_next == send.queue.get(send.queue.next).packets {
+            send.complete_sent(head, core);
+        }
+        self.end_of_turn(verbs, core);
+        true
+    }
+
+    /// Makes the next packet of the entry at `queue.next`; false when its local memory is not what its keys say.
+    fn build(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
+        let Verbs { head, send, .. } = &*verbs;
+        let (counter, index) = (send.queue.next, send.queue.sent_of_next);
+        let wqe = send.queue.get(counter);
+        let offset = index * head.mtu();
+        let payload_len = (wqe.length - offset).min(head.mtu());
+        if !send.gather(head, core, counter, offset, payload_len) {
+            return false;
+        }
+        let position = Position::of(index, wqe.packets);
+        let (peer, dest_qpn) = destination(head, wqe);
+        core.out.mark = wqe.swap;
+        let solicited = position.ends() && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive();
+        let packet = &mut core.out.packet;
+        packet.dest_qpn = dest_qpn;
+        packet.psn = self.next.wire();
+        packet.payload_len = payload_len;
+        packet.flags = PacketFlags { solicited, ..PacketFlags::default() };
+        let piece = Piece { index, takes: 1, asks: false, again: false };
+        write_headers(head, wqe, position, piece, &mut packet.headers);
+        if let Headers::Datagram { queue_key, .. } = &mut packet.headers
+            && *queue_key >> 31 != 0
+        {
+            // Privileged keys are for those who may set them, and a queue pair's own key has been set by one (IBA
+            // 10.2.5).
+            *queue_key = self.qkey;
+        }
+        core.out.kind = TransmitKind::Request;
+        self.shared.send_data(verbs, core, 0, false);
+        core.out.peer = peer;
+        true
+    }
+
+    /// Returns whether a packet of `format` from `peer` is for this queue pair, and it receives.
+    pub(crate) fn accepts(&self, head: &Head, peer: PeerId, format: Format) -> bool {
+        let is_peer = head.transport.service == Service::UnreliableDatagram || head.peer() == peer;
+        is_peer && head.transport.format == format && head.state.receives()
+    }
+
+    /// Takes a packet that is for this queue pair.
+    pub(crate) fn receive<D: Dma>(
+        &mut self,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        packet: &Packet,
+        dma: &mut D,
+    ) -> RxOutcome {
+        let taken = if verbs.head.transport.service == Service::UnreliableDatagram {
+            self.receive_datagram(verbs, core, packet, dma)
+        } else {
+            self.receive_unacknowledged(verbs, core, packet, dma)
+        };
+        match taken {
+            Ok(()) => RxOutcome::Accepted,
+            Err(DropReason::Duplicate) => {
+                core.stats.packets_duplicate += 1;
+                RxOutcome::Duplicate
+            }
+            Err(reason) => RxOutcome::Dropped(core.drop_packet(reason)),
+        }
+    }
+}
+
+/// Does what is next of which nothing travels.
+#[inline]
+fn do_local_work(verbs: &mut Verbs, core: &mut Core) {
+    while verbs.send.local_is_next() && verbs.head.state.sends() && verbs.head.state != QpState::SendQueueDrained {
+        let Verbs { head, send, .. } = &mut *verbs;
+        match send.do_local(head, core, send.queue.next) {
+            Ok(()) => send.complete_sent(head, core),
+            Err(status) => fail(verbs, core, status),
+        }
+    }
+}
+
+/// Returns where the packets of a request go.
+fn destination(head: &Head, wqe: &SendWqe) -> (PeerId, Qpn) {
+    match head.transport.service {
+        Service::UnreliableDatagram => (PeerId(wqe.remote as u32), Qpn::new(wqe.sn)),
+        _ => (head.peer(), head.dest_qpn),
+    }
+}
+
+/// The oldest entry of the send queue fails: those behind it are flushed, receiving goes on.
+fn fail(verbs: &mut Verbs, core: &mut Core, status: WcStatus) {
+    let Verbs { head, send, .. } = verbs;
+    send.fail_oldest(head, core, status);
+    head.state = QpState::SendQueueError;
+    send.flush(head, core);
+}
+
+/// Returns the oldest receive, from the shared queue where there is one.
+fn next_receive(verbs: &mut Verbs, core: &mut Core) -> Result<u32, DropReason> {
+    verbs.recv.oldest_receive(&verbs.head, core).map_err(|_| DropReason::ReceiverNotReady)
+}
+
+/// The keys of the oldest receive do not cover its memory: that is the program's own error, and the end of the queue
+/// pair (IBA 9.9.3.1.3, class A).
+fn fail_oldest_receive(verbs: &mut Verbs, core: &mut Core) -> DropReason {
+    verbs.recv.fail_oldest(&verbs.head, core, WcStatus::LocalProtection);
+    verbs.fail(core);
+    DropReason::Refused
+}

@@ -1,0 +1,199 @@
+//! What verbs keep of a queue pair, whatever carries it: identity and rights, the two queues, checks of memory,
+//! completions and flushing.
+//!
+//! ```text
+//!   verbs/head.rs       identity, ends, rights: what everything reads
+//!   verbs/send.rs       the send queue: posting, numbers of entries, completing, flushing, local memory
+//!   verbs/access.rs     what the peer may touch
+//!   verbs/placement.rs  atomic writes and flushes
+//!   verbs/recv.rs       the receive queue and what the peer may do: claims, placing, messages
+//!   verbs/gather.rs     scatter/gather lists
+//!   verbs.rs            what needs both queues: the way into the error state
+//! ```
+//!
+//! The carrier owns sequence numbers, windows and timers, and hands in what these functions need of them as values. A
+//! completion is a call down, into the queue that [`Core`] holds. Failing flushes at once; what the carrier holds of
+//! the NIC is given back when the input is done ([`Head::has_failed`]).
+
+mod access;
+pub(crate) mod gather;
+pub(crate) mod head;
+pub(crate) mod placement;
+pub(crate) mod recv;
+pub(crate) mod send;
+
+use rnic_base::Seq;
+use rnic_wire::NakCode;
+
+use crate::completion::WcStatus;
+use crate::config::QpAttributes;
+use crate::core::Core;
+use crate::error::PostError;
+use crate::event::AsyncEvent;
+use crate::state::Service;
+use crate::stats::QpStats;
+use crate::wq::WqeState;
+use crate::wr::{RecvRequest, SendFlags};
+
+use crate::state::QpState;
+use head::Head;
+use recv::RecvHalf;
+use send::{SendHalf, send_completion};
+
+/// Verbs' half of a queue pair.
+#[derive(Debug)]
+pub(crate) struct Verbs {
+    pub(crate) head: Head,
+    pub(crate) send: SendHalf,
+    pub(crate) recv: RecvHalf,
+    pub(crate) stats: QpStats,
+}
+
+impl Verbs {
+    pub(crate) fn new(head: Head, attributes: &QpAttributes) -> Self {
+        Self {
+            send: SendHalf::new(attributes),
+            recv: RecvHalf::new(attributes, &head.transport),
+            head,
+            stats: QpStats::default(),
+        }
+    }
+
+    /// Returns what the queue pair would be made of once more.
+    pub(crate) fn attributes(&self) -> QpAttributes {
+        let Self { head, send, recv, .. } = self;
+        QpAttributes {
+            pd: head.pd,
+            send_cq: head.send_cq,
+            recv_cq: head.recv_cq,
+            srq: head.srq,
+            max_send_wr: send.queue.limit(),
+            max_recv_wr: recv.queue.limit(),
+            max_send_sge: send.queue.sge_limit() as u32,
+            max_recv_sge: recv.queue.sge_limit() as u32,
+            signal_all: head.signal_all,
+            service: head.transport.service,
+            transport: std::sync::Arc::clone(&head.transport),
+            number: Some(head.number),
+        }
+    }
+
+    /// Queues a receive.
+    #[inline]
+    pub(crate) fn post_recv(&mut self, core: &mut Core, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        if self.head.state == QpState::Reset {
+            return Err(PostError::State(self.head.state));
+        }
+        if self.head.srq.is_some() {
+            return Err(PostError::HasSrq);
+        }
+        let queue = &mut self.recv.queue;
+        if queue.is_full() {
+            return Err(PostError::QueueFull);
+        }
+        if request.sges.len() > queue.sge_limit() {
+            return Err(PostError::TooManySges { asked: request.sges.len(), limit: queue.sge_limit() });
+        }
+        queue.push(request.wr_id, request.sges);
+        if self.head.state == QpState::Error {
+            self.flush(core);
+        }
+        Ok(())
+    }
+
+    /// Completes entries from the head of the send queue for as long as they are finished: acknowledged up to `una`,
+    /// and, of a fetch in spaces of its own, answered.
+    #[inline(always)]
+    pub(crate) fn complete_through(&mut self, core: &mut Core, una: Seq) {
+        let Self { head, send, .. } = self;
+        let first = send.queue.head;
+        let mut failed = None;
+        while send.queue.head != send.queue.tail {
+            let counter = send.queue.head;
+            if let Some((doomed, status)) = send.doom
+                && doomed == counter
+            {
+                failed = Some(status);
+                break;
+            }
+            let wqe = send.queue.get(counter);
+            if counter == send.queue.next || wqe.end() > una {
+                break;
+            }
+            if wqe.op.is_fetch() {
+                if head.transport.split && wqe.state != WqeState::Fetched {
+                    break;
+                }
+                send.fetches -= 1;
+            }
+            if wqe.flags.contains(SendFlags::SIGNALED) {
+                core.complete(head.send_cq, send_completion(head.number, wqe, WcStatus::Success));
+            }
+            send.queue.head = counter.wrapping_add(1);
+        }
+        if let Some(status) = failed {
+            self.fail_head(core, status);
+        } else if head.state == QpState::SendQueueDrained && send.queue.head != first {
+            send.notice_drained(head, core);
+        }
+    }
+
+    /// Fails entry `counter` of the send queue, which cannot succeed, once it is the oldest; nothing new is sent.
+    /// Packets up to `una` are acknowledged.
+    pub(crate) fn fail_entry(&mut self, core: &mut Core, una: Seq, counter: u32, status: WcStatus) {
+        self.send.doom(counter, status);
+        self.complete_through(core, una);
+    }
+
+    /// Fails the oldest entry of the send queue, and with it the queue pair.
+    pub(crate) fn fail_head(&mut self, core: &mut Core, status: WcStatus) {
+        self.send.fail_oldest(&self.head, core, status);
+        self.fail(core);
+    }
+
+    /// Fails the queue pair for a request of the peer's, and tells the program.
+    pub(crate) fn fail_as_responder(&mut self, core: &mut Core, code: NakCode) {
+        self.recv.refused = Some(code);
+        let number = self.head.number;
+        core.notice(match code {
+            NakCode::RemoteAccessError => AsyncEvent::QpAccessError(number),
+            NakCode::InvalidRequest => AsyncEvent::QpRequestError(number),
+            NakCode::RemoteOperationalError | NakCode::PsnSequenceError => AsyncEvent::QpFatal(number),
+        });
+        self.fail(core);
+    }
+
+    /// See [`crate::Engine::give_up_on_peer`]. The oldest request ends with `known`, where that is known already.
+    #[cold]
+    pub(crate) fn give_up_on_peer(&mut self, core: &mut Core, known: Option<WcStatus>) {
+        let service = self.head.transport.service;
+        if !self.head.state.receives() || service == Service::UnreliableDatagram {
+            return;
+        }
+        if service == Service::ReliableConnection && !self.send.queue.is_empty() {
+            return self.fail_head(core, known.unwrap_or(WcStatus::RetryExceeded));
+        }
+        core.notice(AsyncEvent::QpFatal(self.head.number));
+        self.fail(core);
+    }
+
+    /// Goes into the error state and flushes both queues, oldest first. What the carrier holds of the NIC is given back
+    /// when the input at hand is done.
+    pub(crate) fn fail(&mut self, core: &mut Core) {
+        if self.head.state == QpState::Error {
+            return;
+        }
+        self.head.state = QpState::Error;
+        self.head.has_failed = true;
+        self.flush(core);
+        if self.head.srq.is_some() {
+            core.notice(AsyncEvent::LastWqeReached(self.head.number));
+        }
+    }
+
+    /// Completes everything posted as flushed.
+    fn flush(&mut self, core: &mut Core) {
+        self.send.flush(&self.head, core);
+        self.recv.flush(&self.head, core);
+    }
+}

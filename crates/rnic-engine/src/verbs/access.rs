@@ -1,0 +1,79 @@
+//! What the peer may touch: each access is checked against the queue pair's rights and the key's.
+
+use rnic_wire::{NakCode, Position};
+
+use super::head::Head;
+use super::recv::Refusal;
+use crate::PdId;
+use crate::core::Core;
+use crate::dma::{Dma, Segment};
+use crate::mr::Access;
+
+const DENIED: Refusal = Refusal::Nak(NakCode::RemoteAccessError);
+
+impl Head {
+    /// Checks the length of a packet: every packet but the last of a message is full; the last of several carries
+    /// something.
+    #[inline]
+    pub(crate) fn check_payload(&self, position: Position, len: u32) -> Result<(), NakCode> {
+        let legal = match position {
+            Position::First | Position::Middle => len == self.mtu(),
+            Position::Last => 0 < len && len <= self.mtu(),
+            Position::Only => len <= self.mtu(),
+        };
+        if legal { Ok(()) } else { Err(NakCode::InvalidRequest) }
+    }
+
+    #[inline]
+    pub(crate) fn place_remote<D: Dma>(
+        &self,
+        core: &Core,
+        va: u64,
+        rkey: u32,
+        len: u32,
+        dma: &mut D,
+    ) -> Result<(), Refusal> {
+        if len == 0 {
+            return Ok(());
+        }
+        let local = core
+            .mrs
+            .resolve_remote(self.granted(), rkey, va, u64::from(len), Access::REMOTE_WRITE)
+            .map_err(|_| DENIED)?;
+        dma.place(0, Segment { local, len }).map_err(|_| DENIED)
+    }
+
+    /// The local address of what a fetch of `length` bytes wants, where the peer may have it; of nothing there is none.
+    pub(crate) fn resolve_fetch(
+        &self,
+        core: &Core,
+        va: u64,
+        rkey: u32,
+        length: u32,
+        access: Access,
+    ) -> Result<u64, NakCode> {
+        self.resolve_fetch_in(core, self.pd, va, rkey, length, access)
+    }
+
+    /// The same by leave of the protection domain `pd`: a target's differs from request to request.
+    pub(crate) fn resolve_fetch_in(
+        &self,
+        core: &Core,
+        pd: PdId,
+        va: u64,
+        rkey: u32,
+        length: u32,
+        access: Access,
+    ) -> Result<u64, NakCode> {
+        if access == Access::REMOTE_ATOMIC && !va.is_multiple_of(8) {
+            return Err(NakCode::InvalidRequest);
+        }
+        self.check_right(access)?;
+        if length == 0 {
+            return Ok(0);
+        }
+        core.mrs
+            .resolve_remote((pd, self.number), rkey, va, u64::from(length), access)
+            .map_err(|_| NakCode::RemoteAccessError)
+    }
+}

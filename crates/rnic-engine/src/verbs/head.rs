@@ -1,0 +1,148 @@
+//! What a queue pair is, to all that carries it: identity, state, ends, rights.
+
+use std::sync::Arc;
+
+use rnic_policy::PathLabel;
+use rnic_wire::{Format, NakCode, Qpn, RnrTimer};
+
+use crate::config::QpAttributes;
+use crate::mr::Access;
+use crate::state::QpState;
+use crate::transport::Transport;
+use crate::{CqId, PdId, PeerId, SrqId};
+
+/// The part of a queue pair that its connection and both halves read for every packet.
+#[derive(Debug)]
+pub(crate) struct Head {
+    /// The network address at the other end, and above it the format of the packets that RoCE's connection takes in, or
+    /// [`NO_FORMAT`].
+    accepts: u64,
+    /// How it delivers, prepared.
+    pub(crate) transport: Arc<Transport>,
+    /// Its number.
+    pub(crate) number: Qpn,
+    /// Index in the engine's table: how timers and rings name it.
+    pub(crate) slot: u32,
+    /// The queue pair at the other end.
+    pub(crate) dest_qpn: Qpn,
+    /// What the network hashes of the next packet.
+    pub(crate) label: PathLabel,
+    pub(crate) pd: PdId,
+    pub(crate) send_cq: CqId,
+    pub(crate) recv_cq: CqId,
+    pub(crate) srq: Option<SrqId>,
+    mtu: u16,
+    pub(crate) state: QpState,
+    /// It has failed, and its carrier has not yet given back what it holds of the NIC.
+    pub(crate) has_failed: bool,
+    /// What the peer may do, whatever a key grants.
+    pub(crate) access: Access,
+    pub(crate) signal_all: bool,
+    pub(crate) min_rnr_timer: RnrTimer,
+}
+
+/// In the place of a format, where no packet is for a connection of RoCE's.
+const NO_FORMAT: u8 = u8::MAX;
+
+/// Returns peer and format in one word.
+#[inline]
+const fn packed(peer: PeerId, format: u8) -> u64 {
+    peer.0 as u64 | (format as u64) << 32
+}
+
+impl Head {
+    pub(crate) fn new(number: Qpn, slot: u32, attributes: &QpAttributes, transport: Arc<Transport>) -> Self {
+        Self {
+            accepts: packed(PeerId::NOBODY, NO_FORMAT),
+            transport,
+            number,
+            slot,
+            dest_qpn: Qpn::default(),
+            label: PathLabel::default(),
+            pd: attributes.pd,
+            send_cq: attributes.send_cq,
+            recv_cq: attributes.recv_cq,
+            srq: attributes.srq,
+            // Nothing is cut into packets before a connection says how; what is posted in the error state is still
+            // measured.
+            mtu: rnic_base::limits::MTU_MIN as u16,
+            state: QpState::Reset,
+            has_failed: false,
+            access: Access::all(),
+            signal_all: attributes.signal_all,
+            min_rnr_timer: RnrTimer::from_code(0),
+        }
+    }
+
+    /// Returns the payload bytes of a full packet.
+    #[inline]
+    pub(crate) fn mtu(&self) -> u32 {
+        u32::from(self.mtu)
+    }
+
+    /// Cuts packets to `mtu` from now on.
+    pub(crate) fn set_mtu(&mut self, mtu: u32) {
+        self.mtu = mtu as u16;
+    }
+
+    /// Returns whether a packet of `format` from `peer` is for the RoCE connection of this queue pair: one comparison.
+    #[inline]
+    pub(crate) fn accepts(&self, peer: PeerId, format: Format) -> bool {
+        self.accepts == packed(peer, format as u8)
+    }
+
+    /// Takes in packets of the peer's from now on, in the transport's format.
+    pub(crate) fn begin_accepting(&mut self) {
+        self.accepts = packed(self.peer(), self.transport.format as u8);
+    }
+
+    /// Returns the network address at the other end; [`PeerId::NOBODY`] where packets come from anybody, and before
+    /// there is a connection.
+    #[inline]
+    pub(crate) fn peer(&self) -> PeerId {
+        PeerId(self.accepts as u32)
+    }
+
+    /// Connects it to `peer`.
+    pub(crate) fn set_peer(&mut self, peer: PeerId) {
+        self.accepts = packed(peer, NO_FORMAT);
+    }
+
+    /// Returns a number of this connection's own, the same in every run. The peer counts where the RoCE family's
+    /// reliable connections hash it, and nowhere else.
+    pub(crate) fn flow_hash(&self) -> u64 {
+        let ends = u64::from(self.number.get()) << 32 | u64::from(self.dest_qpn.get());
+        let has_format = self.accepts >> 32 != u64::from(NO_FORMAT);
+        let peer = if has_format { self.peer() } else { PeerId::NOBODY };
+        let mixed = (ends ^ u64::from(peer.0) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ mixed >> 29
+    }
+
+    /// Returns whether completions of its requests go into `cq`.
+    pub(crate) fn uses(&self, cq: CqId) -> bool {
+        self.send_cq == cq || self.recv_cq == cq
+    }
+
+    /// Returns whether packets with numbers of the request space may leave, or be under way: own requests, or answers
+    /// that are scheduled like them (FaSR).
+    #[inline]
+    pub(crate) fn transmits(&self) -> bool {
+        self.state.sends() || (self.transport.scheduled && self.state.receives())
+    }
+
+    /// Returns on whose behalf the peer's keys are looked up.
+    #[inline]
+    pub(crate) fn granted(&self) -> (PdId, Qpn) {
+        (self.pd, self.number)
+    }
+
+    /// Checks that the queue pair's own rights allow what the peer asks for. A missing one is an invalid request, as
+    /// an operation that the queue pair does not support; a region's missing right is a remote access error (IBA
+    /// 9.7.5.2.4, table 60, and 10.2.8.1).
+    #[inline]
+    pub(crate) fn check_right(&self, access: Access) -> Result<(), NakCode> {
+        if self.access.contains(access) { Ok(()) } else { Err(NakCode::InvalidRequest) }
+    }
+}
+
+const _: () = assert!(rnic_base::limits::MTU_MAX <= u16::MAX as u32);

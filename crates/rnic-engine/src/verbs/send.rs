@@ -1,0 +1,425 @@
+//! The send queue: posting, the numbers of its entries, local memory, completing and flushing.
+//!
+//! What befalls an entry before its completion, whichever protocol carries it: whether it may begin, its numbers, how
+//! far it has come, and that it cannot succeed.
+
+mod local;
+
+use rnic_base::Seq;
+use rnic_wire::{Aeth, Headers, NakCode, Packet, Syndrome};
+
+use super::gather::for_each_segment;
+use super::head::Head;
+use super::placement::placement_entry;
+use crate::completion::{Completion, WcFlags, WcOpcode, WcStatus};
+use crate::config::{QpAttributes, QpTiming};
+use crate::core::Core;
+use crate::dma::{Dma, Segment};
+use crate::error::PostError;
+use crate::event::AsyncEvent;
+use crate::mr::Access;
+use crate::state::QpState;
+use crate::stats::WaitReason;
+use crate::wq::{SendQueue, SendWqe, WqeOp, WqeState};
+use crate::wr::{SendFlags, SendOp, SendRequest};
+use local::bind_entry;
+
+/// The sending half of what verbs keep of a queue pair.
+#[derive(Debug)]
+pub(crate) struct SendHalf {
+    pub(crate) queue: SendQueue,
+    /// The first sequence number this queue pair has used, in the request space and in that of the responses.
+    pub(crate) start: Seq,
+    /// The entry that has failed and how, while earlier ones are still under way. Nothing new is sent.
+    pub(crate) doom: Option<(u32, WcStatus)>,
+    /// `recv_WQE_SN` of the next request that consumes a receive.
+    next_recv_sn: u32,
+    /// `read_WQE_SN` of the next read or atomic.
+    next_read_sn: u32,
+    /// Reads and atomics under way.
+    pub(crate) fetches: u8,
+    pub(crate) fetches_max: u8,
+    /// See [`QpTiming`]; more than this type holds is as many.
+    retry_count: u16,
+    rnr_retry: Option<u16>,
+}
+
+impl SendHalf {
+    pub(crate) fn new(attributes: &QpAttributes) -> Self {
+        Self {
+            queue: SendQueue::new(attributes.max_send_wr, attributes.max_send_sge),
+            start: Seq::UNSET,
+            doom: None,
+            next_recv_sn: 0,
+            next_read_sn: 0,
+            fetches: 0,
+            fetches_max: 0,
+            retry_count: RETRY_COUNT_UNSET,
+            rnr_retry: None,
+        }
+    }
+
+    /// Takes over how long the peer's silence is borne, and how many reads and atomics may be under way.
+    pub(crate) fn set_limits(&mut self, timing: &QpTiming) {
+        self.retry_count = timing.retry_count.min(u16::MAX.into()) as u16;
+        self.rnr_retry = timing.rnr_retry.map(|count| count.min(u16::MAX.into()) as u16);
+        self.fetches_max = timing.max_rd_atomic as u8;
+    }
+
+    /// Returns how many timeouts in a row are borne.
+    #[inline]
+    pub(crate) fn retry_count(&self) -> u32 {
+        self.retry_count.into()
+    }
+
+    /// Returns whether `times` receiver-not-ready answers in a row are too many.
+    pub(crate) fn exceeds_rnr_retry(&self, times: u32) -> bool {
+        self.rnr_retry.is_some_and(|limit| times > limit.into())
+    }
+
+    /// Returns the entry that `request` makes, or why it cannot be posted. Nothing is changed.
+    #[inline(always)]
+    pub(crate) fn prepare(&self, head: &Head, request: &SendRequest<'_>) -> Result<SendWqe, PostError> {
+        let queue = &self.queue;
+        if !head.state.takes_sends() {
+            return Err(PostError::State(head.state));
+        }
+        if queue.is_full() {
+            return Err(PostError::QueueFull);
+        }
+        if request.sges.len() > queue.sge_limit() {
+            return Err(PostError::TooManySges { asked: request.sges.len(), limit: queue.sge_limit() });
+        }
+        let mut wqe = compact(request, head.mtu())?;
+        if head.signal_all {
+            wqe.flags |= SendFlags::SIGNALED;
+        }
+        if head.transport.operations & wqe.op.bit() == 0 {
+            return Err(PostError::Unsupported(head.transport.service));
+        }
+        if head.transport.split && wqe.op == WqeOp::Read {
+            // The answer has numbers of its own.
+            wqe.packets = 1;
+        }
+        Ok(wqe)
+    }
+
+    /// Queues an entry that [`SendHalf::prepare`] has made; returns whether it is to be sent. In an error state it is
+    /// flushed.
+    #[inline(always)]
+    pub(crate) fn post(&mut self, head: &Head, core: &mut Core, wqe: SendWqe, request: &SendRequest<'_>) -> bool {
+        self.queue.push(wqe, request.sges);
+        let sends = head.state.sends();
+        if !sends {
+            self.flush(head, core);
+        }
+        sends
+    }
+
+    /// Checks whether the next entry may begin, credit aside; packets up to `una` are acknowledged.
+    ///
+    /// # Errors
+    /// Why not, or no reason where nothing may begin.
+    #[inline]
+    pub(crate) fn may_begin(&self, head: &Head, una: Seq) -> Result<(), Option<WaitReason>> {
+        if head.state == QpState::SendQueueDrained {
+            return Err(None);
+        }
+        let wqe = self.queue.get(self.queue.next);
+        if wqe.flags.contains(SendFlags::FENCE) && self.fetches > 0 {
+            return Err(Some(WaitReason::Fence));
+        }
+        if wqe.op.is_fetch() && self.fetches >= self.fetches_max {
+            return Err(Some(WaitReason::ReadLimit));
+        }
+        if head.transport.fences_overlaps && self.overlaps_unarrived(wqe, una) {
+            return Err(Some(WaitReason::Fence));
+        }
+        Ok(())
+    }
+
+    /// Whether `wqe` is a Write to where an earlier one of this queue pair writes that is not known to have arrived: a
+    /// packet of that one, lost and sent again, would be placed over it (IRN section 5.3.4). Addresses decide; what two
+    /// keys map to the same memory under two of them is not seen. Looks at every entry under way, so at as many as the
+    /// send queue holds.
+    #[cold]
+    fn overlaps_unarrived(&self, wqe: &SendWqe, una: Seq) -> bool {
+        let queue = &self.queue;
+        let under_way = (0..queue.next.wrapping_sub(queue.head)).map(|age| queue.get(queue.head.wrapping_add(age)));
+        wqe.op.is_write()
+            && under_way.filter(|earlier| earlier.op.is_write() && earlier.end() > una).any(|earlier| {
+                let (below, above) = (wqe.remote.wrapping_sub(earlier.remote), earlier.remote.wrapping_sub(wqe.remote));
+                below < u64::from(earlier.length) && wqe.length > 0
+                    || above < u64::from(wqe.length) && earlier.length > 0
+            })
+    }
+
+    /// Gives entry `counter` its numbers: `first` is that of its first packet, which is about to be made. Of those that
+    /// tell fetches apart at their target a fetch takes `reads`.
+    #[inline]
+    pub(crate) fn begin(&mut self, counter: u32, first: Seq, reads: u32) {
+        let entry = self.queue.get_mut(counter);
+        entry.first = first;
+        if entry.op.consumes_receive() {
+            entry.sn = self.next_recv_sn;
+            self.next_recv_sn = self.next_recv_sn.wrapping_add(1);
+        } else if entry.op.is_fetch() {
+            entry.sn = self.next_read_sn;
+            self.next_read_sn = self.next_read_sn.wrapping_add(reads);
+            self.fetches += 1;
+        }
+    }
+
+    /// The last entry to begin, which took `reads`, does not begin after all.
+    pub(crate) fn put_back(&mut self, counter: u32, reads: u32) {
+        let entry = self.queue.get_mut(counter);
+        entry.first = Seq::UNSET;
+        if entry.op.consumes_receive() {
+            self.next_recv_sn = self.next_recv_sn.wrapping_sub(1);
+        } else if entry.op.is_fetch() {
+            self.next_read_sn = self.next_read_sn.wrapping_sub(reads);
+            self.fetches -= 1;
+        }
+    }
+
+    /// `packets` more of the next entry have been handed out; behind its last one, the entry after it is the next.
+    #[inline]
+    pub(crate) fn advance(&mut self, packets: u32) {
+        let counter = self.queue.next;
+        self.queue.sent_of_next += packets;
+        if self.queue.sent_of_next == self.queue.get(counter).packets {
+            self.queue.sent_of_next = 0;
+            self.queue.next = counter.wrapping_add(1);
+        }
+    }
+
+    /// Entry `counter` cannot succeed: of all that cannot, the oldest fails, once it is at the head.
+    pub(crate) fn doom(&mut self, counter: u32, status: WcStatus) {
+        let head = self.queue.head;
+        let age = |other: u32| other.wrapping_sub(head);
+        if self.doom.is_none_or(|(doomed, _)| age(counter) < age(doomed)) {
+            self.doom = Some((counter, status));
+        }
+    }
+
+    /// Collects the local memory of `len` bytes at `offset` of entry `counter`; false when a key does not cover it.
+    #[inline(always)]
+    pub(crate) fn gather(&self, head: &Head, core: &mut Core, counter: u32, offset: u32, len: u32) -> bool {
+        let Core { mrs, segments, .. } = core;
+        segments.clear();
+        if len == 0 {
+            return true;
+        }
+        let sges = self.queue.sges(counter);
+        for_each_segment(mrs, head.pd, sges, offset, len, Access::empty(), |_, segment| {
+            segments.push(segment);
+            Ok(())
+        })
+        .is_ok()
+    }
+
+    /// Puts response packet `index` of the answer to entry `counter` where it belongs.
+    pub(crate) fn place_response<D: Dma>(
+        &self,
+        head: &Head,
+        core: &Core,
+        counter: u32,
+        index: u32,
+        packet: &Packet,
+        dma: &mut D,
+    ) -> Result<(), WcStatus> {
+        let wqe = self.queue.get(counter);
+        let sges = self.queue.sges(counter);
+        let offset = u64::from(index) * u64::from(head.mtu());
+        let left = u64::from(wqe.length).checked_sub(offset).ok_or(WcStatus::BadResponse)?;
+        let due = left.min(u64::from(head.mtu())) as u32;
+        let (mrs, access) = (&core.mrs, Access::LOCAL_WRITE);
+        let protection = |_| WcStatus::LocalProtection;
+        match packet.headers {
+            Headers::ReadResponse { .. } if wqe.op.is_read_like() && packet.payload_len == due => {
+                let place = |at, segment| dma.place(at, segment);
+                for_each_segment(mrs, head.pd, sges, offset as u32, due, access, place).map_err(protection)
+            }
+            Headers::AtomicResponse { original, .. } if wqe.op.is_atomic() => {
+                let mut found: Option<Segment> = None;
+                for_each_segment(mrs, head.pd, sges, 0, 8, access, |_, segment| {
+                    found.get_or_insert(segment);
+                    Ok(())
+                })
+                .map_err(protection)?;
+                // An atomic's result may not be scattered: eight bytes in one piece, or nothing.
+                let whole = found.filter(|segment| segment.len == 8).ok_or(WcStatus::LocalProtection)?;
+                dma.store(whole.local, original).map_err(|_| WcStatus::LocalProtection)
+            }
+            _ => Err(refusal_in(packet).map_or(WcStatus::BadResponse, WcStatus::refused)),
+        }
+    }
+
+    /// Returns whether entry `counter` is posted and not completed.
+    pub(crate) fn owns(&self, counter: u32) -> bool {
+        let queue = &self.queue;
+        counter.wrapping_sub(queue.head) < queue.tail.wrapping_sub(queue.head)
+    }
+
+    /// Completes the oldest entry with `status`, if there is one.
+    pub(crate) fn fail_oldest(&mut self, head: &Head, core: &mut Core, status: WcStatus) {
+        let queue = &mut self.queue;
+        if !queue.is_empty() {
+            let completion = send_completion(head.number, queue.get(queue.head), status);
+            queue.head = queue.head.wrapping_add(1);
+            core.complete(head.send_cq, completion);
+        }
+    }
+
+    /// Completes the next entry, whose last packet has been handed out, where nothing is acknowledged.
+    pub(crate) fn complete_sent(&mut self, head: &Head, core: &mut Core) {
+        let queue = &mut self.queue;
+        let wqe = queue.get(queue.next);
+        if wqe.flags.contains(SendFlags::SIGNALED) {
+            core.complete(head.send_cq, send_completion(head.number, wqe, WcStatus::Success));
+        }
+        queue.next = queue.next.wrapping_add(1);
+        queue.head = queue.next;
+        self.queue.sent_of_next = 0;
+        if head.state == QpState::SendQueueDrained {
+            self.notice_drained(head, core);
+        }
+    }
+
+    /// Tells the program that the send queue is drained, if it is.
+    pub(crate) fn notice_drained(&self, head: &Head, core: &mut Core) {
+        let queue = &self.queue;
+        if queue.head == queue.next && self.queue.sent_of_next == 0 {
+            core.notice(AsyncEvent::SendQueueDrained(head.number));
+        }
+    }
+
+    /// Completes every send request as flushed.
+    #[cold]
+    pub(crate) fn flush(&mut self, head: &Head, core: &mut Core) {
+        let queue = &mut self.queue;
+        while !queue.is_empty() {
+            let entry = queue.get(queue.head);
+            let completion = send_completion(head.number, entry, WcStatus::WrFlushed);
+            // Without order an entry may have completed before those in front of it.
+            let is_completed = entry.state == WqeState::Completed;
+            queue.head = queue.head.wrapping_add(1);
+            if !is_completed {
+                core.complete(head.send_cq, completion);
+            }
+        }
+        queue.next = queue.tail;
+        self.queue.sent_of_next = 0;
+    }
+}
+
+impl WqeOp {
+    pub(crate) fn wc_opcode(self) -> WcOpcode {
+        match self {
+            Self::Write | Self::WriteImm => WcOpcode::RdmaWrite,
+            Self::Send | Self::SendImm | Self::SendInvalidate | Self::Datagram | Self::DatagramImm => WcOpcode::Send,
+            Self::Read => WcOpcode::RdmaRead,
+            Self::CompareSwap => WcOpcode::CompareSwap,
+            Self::FetchAdd => WcOpcode::FetchAdd,
+            Self::BindWindow => WcOpcode::BindWindow,
+            Self::LocalInvalidate => WcOpcode::LocalInvalidate,
+            Self::AtomicWrite => WcOpcode::AtomicWrite,
+            Self::Flush => WcOpcode::Flush,
+        }
+    }
+}
+
+/// Returns the completion of `wqe` with `status`.
+#[inline]
+pub(crate) fn send_completion(qpn: rnic_wire::Qpn, wqe: &SendWqe, status: WcStatus) -> Completion {
+    Completion {
+        wr_id: wqe.wr_id,
+        qpn,
+        status,
+        opcode: wqe.op.wc_opcode(),
+        byte_len: if wqe.op.is_fetch() { wqe.length } else { 0 },
+        word: 0,
+        flags: WcFlags::empty(),
+        source: rnic_wire::Qpn::default(),
+    }
+}
+
+/// Returns the code with which a packet says that it can bring no data, if it does.
+#[inline]
+pub(crate) fn refusal_in(packet: &Packet) -> Option<NakCode> {
+    match packet.headers {
+        Headers::ReadResponse { aeth: Some(Aeth { syndrome: Syndrome::Nak(code), .. }), .. } => Some(code),
+        _ => None,
+    }
+}
+
+/// Checks `request` against the limits of verbs and puts it into its compact form.
+#[inline]
+fn compact(request: &SendRequest<'_>, mtu: u32) -> Result<SendWqe, PostError> {
+    let length = match request.sges {
+        [only] => u64::from(only.len),
+        sges => sges.iter().map(|sge| u64::from(sge.len)).sum(),
+    };
+    if length > rnic_base::limits::MESSAGE_BYTES_MAX {
+        return Err(PostError::MessageTooLong(length));
+    }
+    let mut wqe = SendWqe {
+        wr_id: request.wr_id,
+        length: length as u32,
+        // Most messages are shorter than a packet: spare them the division.
+        packets: if length <= u64::from(mtu) { 1 } else { (length as u32).div_ceil(mtu) },
+        flags: request.flags,
+        sge_count: request.sges.len() as u8,
+        ..SendWqe::BLANK
+    };
+    match request.op {
+        SendOp::Write { remote, immediate } => {
+            (wqe.remote, wqe.rkey) = (remote.addr, remote.rkey);
+            (wqe.op, wqe.word) = immediate.map_or((WqeOp::Write, 0), |word| (WqeOp::WriteImm, word));
+        }
+        SendOp::Send { immediate } => {
+            (wqe.op, wqe.word) = immediate.map_or((WqeOp::Send, 0), |word| (WqeOp::SendImm, word));
+        }
+        SendOp::SendInvalidate { rkey } => (wqe.op, wqe.word) = (WqeOp::SendInvalidate, rkey),
+        SendOp::Read { remote } => (wqe.op, wqe.remote, wqe.rkey) = (WqeOp::Read, remote.addr, remote.rkey),
+        SendOp::CompareSwap { remote, compare, swap } => {
+            (wqe.op, wqe.remote, wqe.rkey) = (WqeOp::CompareSwap, remote.addr, remote.rkey);
+            (wqe.operand, wqe.swap) = (compare, swap);
+        }
+        SendOp::FetchAdd { remote, add } => {
+            (wqe.op, wqe.remote, wqe.rkey) = (WqeOp::FetchAdd, remote.addr, remote.rkey);
+            wqe.operand = add;
+        }
+        SendOp::Bind(binding) => bind_entry(&mut wqe, &binding),
+        SendOp::AtomicWrite { remote, value } => {
+            placement_entry(&mut wqe, WqeOp::AtomicWrite, remote, u64::from_ne_bytes(value));
+        }
+        SendOp::Flush { remote, len, placement, selectivity } => {
+            placement_entry(&mut wqe, WqeOp::Flush, remote, u64::from(len));
+            wqe.word = u32::from(placement) | u32::from(selectivity) << 8;
+        }
+        SendOp::LocalInvalidate { rkey } => {
+            (wqe.op, wqe.rkey) = (WqeOp::LocalInvalidate, rkey);
+            (wqe.length, wqe.packets) = (0, 0);
+        }
+        SendOp::Datagram { to, immediate } => {
+            if length > u64::from(mtu) {
+                return Err(PostError::DatagramTooLong { bytes: length, mtu });
+            }
+            if to.qpn.is_management() {
+                return Err(PostError::Destination(to.qpn));
+            }
+            (wqe.remote, wqe.sn, wqe.rkey) = (u64::from(to.peer.0), to.qpn.get(), to.qkey);
+            wqe.swap = to.mark;
+            (wqe.op, wqe.word) = immediate.map_or((WqeOp::Datagram, 0), |word| (WqeOp::DatagramImm, word));
+        }
+    }
+    if wqe.op.is_atomic() && length != 8 {
+        return Err(PostError::AtomicLength(length));
+    }
+    Ok(wqe)
+}
+
+/// Until the step to `ReadyToSend` sets it. A queue pair that only serves Reads never takes that step, and its peer,
+/// who wants the data, is the one to lose patience: after a minute, with timeouts of a millisecond, nobody is there.
+const RETRY_COUNT_UNSET: u16 = u16::MAX;
