@@ -213,7 +213,7 @@ impl Core {
     }
 
     /// As [`Core::settle`], because `peer` has acknowledged the packets.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn settle_acknowledged(&mut self, peer: PeerId, packets: u64) {
         if self.peers.acknowledged(peer, packets) {
             self.wake_waiting(peer);

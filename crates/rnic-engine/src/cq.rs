@@ -43,7 +43,7 @@ impl Cq {
         Self { entries, capacity: capacity as usize, notify: Notify::Off, overrun: false, users: 0 }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, completion: Completion, solicited: bool) -> Added {
         if self.entries.len() == self.capacity {
             let first = !self.overrun;

@@ -133,11 +133,9 @@ impl Engine {
         }
         while let Some((half, slot)) = self.core.ready.pop() {
             let Some(qp) = self.qps.at_mut(slot) else { continue };
-            let Qp { verbs, carrier } = qp;
-            let made = match carrier {
-                Carrier::Roce(connection) => connection.transmit(half, verbs, &mut self.core),
-                Carrier::Unreliable(end) => end.transmit(verbs, &mut self.core),
-                Carrier::Falcon(_) => unreachable!("it waits in the ring of Falcon's own"),
+            let made = match qp {
+                Qp { verbs, carrier: Carrier::Roce(connection) } => connection.transmit(half, verbs, &mut self.core),
+                _ => qp.transmit_other(&mut self.core),
             };
             qp.settle_if_failed(&mut self.core, None);
             if made {

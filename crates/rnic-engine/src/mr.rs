@@ -207,7 +207,7 @@ impl MrTable {
         self.deregister(Key(key)).map(|_| ()).map_err(|_| Refused)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&self, key: u32) -> Option<&MemoryRegion> {
         self.slots[self.slot_of(key)? as usize].region.as_ref()
     }

@@ -284,6 +284,16 @@ impl Qp {
         }
     }
 
+    /// Makes the next packet, in `core.out`, if there is one and no connection of RoCE's is to make it.
+    #[inline(never)]
+    pub(crate) fn transmit_other(&mut self, core: &mut Core) -> bool {
+        match &mut self.carrier {
+            Carrier::Unreliable(end) => end.transmit(&mut self.verbs, core),
+            // Falcon's connections are in rings of their own.
+            Carrier::Roce(_) | Carrier::Falcon(_) => false,
+        }
+    }
+
     /// `deadline` has come up in the timer heap for this queue pair, which does what is due if it is its own.
     pub(crate) fn on_alarm(&mut self, core: &mut Core, deadline: Deadline) {
         if let Carrier::Roce(connection) = &mut self.carrier

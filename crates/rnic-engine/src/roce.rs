@@ -79,7 +79,7 @@ impl RoceConnection {
     }
 
     /// Takes a packet that comes from the peer.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn receive<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
@@ -106,12 +106,19 @@ impl RoceConnection {
                 }
             }
             Headers::Ack { aeth, sack } if verbs.head.transmits() => {
+                let una = requester.una();
+                let outcome = requester.on_ack(verbs, core, packet.psn, aeth, sack);
                 if verbs.head.transport.scheduled {
-                    return self.on_ack_of_answers(verbs, core, packet);
+                    self.after_answers(verbs, core, una);
                 }
-                requester.on_ack(verbs, core, packet.psn, aeth, sack)
+                outcome
             }
-            Headers::LossAck { .. } if verbs.head.transmits() => self.on_ack_of_answers(verbs, core, packet),
+            Headers::LossAck { note, .. } if verbs.head.transmits() => {
+                let una = requester.una();
+                let outcome = requester.on_loss_ack(verbs, core, packet.psn, &note);
+                self.after_answers(verbs, core, una);
+                outcome
+            }
             // Serving reads is the receiving half's business.
             Headers::ReadAck { aeth, sack } if verbs.head.state.receives() => {
                 responder.on_response_ack(requester, verbs, core, (packet.psn, aeth, sack))
@@ -128,27 +135,21 @@ impl RoceConnection {
         }
     }
 
-    /// An acknowledgement where answers are packets of the requester (FaSR): a refusal that has waited for them can
-    /// leave.
+    /// Packets from `una` on may have been acknowledged, and answers among them (FaSR): a refusal that has waited for
+    /// them can leave.
     #[inline]
-    fn on_ack_of_answers(&mut self, verbs: &mut Verbs, core: &mut Core, packet: &Packet) -> RxOutcome {
+    fn after_answers(&mut self, verbs: &Verbs, core: &mut Core, una: Seq) {
         let Self { requester, responder } = self;
-        let una = requester.una();
-        let outcome = match packet.headers {
-            Headers::Ack { aeth, sack } => requester.on_ack(verbs, core, packet.psn, aeth, sack),
-            Headers::LossAck { note, .. } => requester.on_loss_ack(verbs, core, packet.psn, &note),
-            _ => RxOutcome::Dropped(core.drop_packet(DropReason::WrongFormat)),
-        };
-        if requester.una() != una && responder.has_work() {
+        if requester.answers.were_asked_for() && requester.una() != una && responder.has_work() {
             requester.shared.wake_responder(&verbs.head, core);
         }
-        outcome
     }
 
+    #[inline(always)]
     fn on_response<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, packet: &Packet, dma: &mut D) -> RxOutcome {
         let Self { requester, responder } = self;
         if verbs.head.transport.scheduled {
-            responder.on_request(requester, verbs, core, packet, dma)
+            responder.on_answer(requester, verbs, core, packet, dma)
         } else if verbs.head.transport.split {
             requester.on_split_response(verbs, core, packet, dma)
         } else {
@@ -186,7 +187,7 @@ impl RoceConnection {
             responder.transmit(requester, verbs, core)
         } else {
             let made = requester.transmit(verbs, core);
-            if made && verbs.head.transport.scheduled {
+            if made && verbs.head.transport.scheduled && verbs.send.fetches > 0 {
                 fetch::sign_request(&mut core.out.packet.headers, responder.expected(), core.now);
             }
             made

@@ -226,7 +226,7 @@ impl<T: Copy> Ring<T> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn sges(&self, counter: u32, count: u8) -> &[Sge] {
         let first = self.slot(counter) * self.sges_each as usize;
         &self.sges[first..first + count as usize]

@@ -25,7 +25,7 @@ impl KeyIndex {
     }
 
     /// The slot of `key`; `key_of` gives the key of a slot.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, key: u32, key_of: impl Fn(u32) -> u32) -> Option<u32> {
         let mask = self.places.len().wrapping_sub(1);
         let mut place = home(key) & mask;

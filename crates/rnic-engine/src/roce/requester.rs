@@ -127,13 +127,10 @@ impl Requester {
     }
 
     /// Puts the requester into the ring of those who can send, if it has something to send.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn wake(&mut self, verbs: &mut Verbs, core: &mut Core) {
         if !self.shared.requests_queued && self.has_work(&verbs.send) {
-            core.ready.push(Half::Requester, verbs.head.slot, &mut self.shared.requests_queued);
-            if self.shared.has_flow() {
-                self.shared.activate(&verbs.head, core);
-            }
+            self.shared.enlist_requester(&verbs.head, core);
         }
     }
 
@@ -158,7 +155,7 @@ impl Requester {
 
     /// The pause is over: what was in flight counts again, even where others fill the room by now. That is what is in
     /// flight, and `settled` packets that have just been acknowledged.
-    #[inline]
+    #[inline(always)]
     fn reclaim_credit(&mut self, verbs: &Verbs, core: &mut Core, settled: u64) {
         if self.has_lent {
             self.has_lent = false;

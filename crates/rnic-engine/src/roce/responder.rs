@@ -90,12 +90,13 @@ impl Responder {
     }
 
     /// Returns whether something is to be sent, gates aside.
+    #[inline(always)]
     pub(crate) fn has_work(&self) -> bool {
         self.owes.is_some() || self.fetches.as_ref().is_some_and(|fetches| fetches.has_work())
     }
 
     /// A request packet (IRN's `receiveData`).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn on_request<D: Dma>(
         &mut self,
         requester: &mut Requester,
@@ -110,8 +111,21 @@ impl Responder {
         self.on_any_request(requester, verbs, core, packet, dma)
     }
 
+    /// An answer that is a packet of the peer's requests (FaSR).
+    #[inline(never)]
+    pub(crate) fn on_answer<D: Dma>(
+        &mut self,
+        requester: &mut Requester,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        packet: &Packet,
+        dma: &mut D,
+    ) -> RxOutcome {
+        self.on_request(requester, verbs, core, packet, dma)
+    }
+
     /// A request packet, whatever the queue pair is.
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_any_request<D: Dma>(
         &mut self,
         requester: &mut Requester,
@@ -145,7 +159,7 @@ impl Responder {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn in_order<D: Dma>(
         &mut self,
         requester: &mut Requester,

@@ -84,6 +84,15 @@ impl ConnShared {
         goes_on
     }
 
+    /// Puts the requester into the ring of those who can send.
+    #[inline(always)]
+    pub(crate) fn enlist_requester(&mut self, head: &Head, core: &mut Core) {
+        core.ready.push(Half::Requester, head.slot, &mut self.requests_queued);
+        if self.has_flow() {
+            self.activate(head, core);
+        }
+    }
+
     /// Puts the responder into the ring of those who can send.
     #[inline]
     pub(crate) fn wake_responder(&mut self, head: &Head, core: &mut Core) {

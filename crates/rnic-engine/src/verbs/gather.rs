@@ -10,7 +10,7 @@ use crate::wr::Sge;
 ///
 /// `access` is what the region must grant locally: nothing for sending, `LOCAL_WRITE` for receiving. The caller has
 /// made sure that the list is long enough.
-#[inline]
+#[inline(always)]
 pub(crate) fn for_each_segment(
     mrs: &MrTable,
     pd: PdId,
@@ -28,6 +28,20 @@ pub(crate) fn for_each_segment(
         let local = mrs.resolve(pd, only.lkey, only.addr.wrapping_add(u64::from(offset)), u64::from(len), access)?;
         return each(0, Segment { local, len }).map_err(|_| Refused);
     }
+    for_each_of_several(mrs, pd, sges, offset, len, access, each)
+}
+
+/// As [`for_each_segment`], of a list of any length.
+#[inline(never)]
+fn for_each_of_several(
+    mrs: &MrTable,
+    pd: PdId,
+    sges: &[Sge],
+    offset: u32,
+    len: u32,
+    access: Access,
+    mut each: impl FnMut(u32, Segment) -> Result<(), MemoryFault>,
+) -> Result<(), Refused> {
     let (mut skip, mut done) = (offset, 0);
     for sge in sges {
         if done == len {

@@ -169,7 +169,7 @@ impl RecvHalf {
         self.place_write_in_order(head, core, position, reth, len, dma)
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn place_write_in_order<D: Dma>(
         &mut self,
         head: &Head,
@@ -260,7 +260,7 @@ impl RecvHalf {
     }
 
     /// The receive request that a message uses: the one it names (IRN's `recv_WQE_SN`), or the oldest.
-    #[inline(never)]
+    #[inline]
     fn receive_for(
         &mut self,
         head: &Head,
@@ -291,6 +291,7 @@ impl RecvHalf {
     }
 
     /// Receive `counter`, claimed if it must be.
+    #[inline]
     fn receive_at(&mut self, head: &Head, core: &mut Core, counter: u32) -> Result<u32, Refusal> {
         if self.queue.contains(counter) {
             return Ok(counter);
@@ -299,6 +300,7 @@ impl RecvHalf {
     }
 
     /// Takes receives from the shared queue, in order, until `counter` has one.
+    #[inline(never)]
     fn claim_receives(&mut self, head: &Head, core: &mut Core, counter: u32) -> Result<u32, Refusal> {
         let srq = head.srq.ok_or(Refusal::NotReady)?;
         while !self.queue.contains(counter) {

@@ -330,7 +330,7 @@ impl WqeOp {
 }
 
 /// Returns the completion of `wqe` with `status`.
-#[inline]
+#[inline(always)]
 pub(crate) fn send_completion(qpn: rnic_wire::Qpn, wqe: &SendWqe, status: WcStatus) -> Completion {
     Completion {
         wr_id: wqe.wr_id,

@@ -184,11 +184,10 @@ impl SendWindow {
     }
 
     /// The lowest packet that is to be sent again.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn first_to_repeat(&self) -> Option<Seq> {
         if self.probing
-            && let Some(timing) = self.recovery.as_ref().and_then(|recovery| recovery.timing.as_deref())
-            && let Some(seq) = timing.probe(self.una, self.next)
+            && let Some(seq) = self.probe()
         {
             return Some(seq);
         }
@@ -196,6 +195,12 @@ impl SendWindow {
             return Some(self.cursor);
         }
         if self.marks.is_none() { None } else { self.first_marked() }
+    }
+
+    /// The packet that finds out what a path takes, if one is to be sent.
+    #[cold]
+    fn probe(&self) -> Option<Seq> {
+        self.recovery.as_ref()?.timing.as_deref()?.probe(self.una, self.next)
     }
 
     /// When packet `seq`, which is to be sent again, will have been fetched, if it is not here now (I-26).

@@ -19,7 +19,7 @@ use crate::window::LaneId;
 
 impl Requester {
     /// An acknowledgement of requests (IRN's `receiveAck`).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn on_ack(
         &mut self,
         verbs: &mut Verbs,

@@ -81,6 +81,12 @@ impl Answers {
         self.0.as_deref_mut()?.buffer.next()
     }
 
+    /// Returns whether there has been any.
+    #[inline]
+    pub(in crate::roce) fn were_asked_for(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Returns whether the peer may still be waiting for one.
     pub(in crate::roce) fn are_owed(&self) -> bool {
         self.0.as_ref().is_some_and(|server| server.buffer.is_busy())
