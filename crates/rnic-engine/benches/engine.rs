@@ -16,7 +16,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rnic_base::Time;
 use rnic_engine::*;
 
-use end::{End, MTU, back_to_back, flow};
+use end::{End, MTU, back_to_back, carry};
 
 struct Loop {
     left: End,
@@ -43,8 +43,8 @@ impl Loop {
             self.outstanding += 1;
         }
         self.now = Time::from_ps(self.now.as_ps() + 1_000_000);
-        flow(&mut self.left.engine, &mut self.right.engine, self.now);
-        flow(&mut self.right.engine, &mut self.left.engine, self.now);
+        carry(&mut self.left.engine, &mut self.right.engine, self.now);
+        carry(&mut self.right.engine, &mut self.left.engine, self.now);
         let mut into = [Completion::BLANK; 64];
         let mut done = 0;
         loop {

@@ -126,6 +126,9 @@ pub(crate) struct Core {
     pub(crate) active: u32,
     /// Completion queues that overflowed and whose queue pairs must fail.
     pub(crate) overrun: Vec<CqId>,
+    /// During the input at hand a queue pair has failed or a completion queue has overflowed: there is something to
+    /// settle when it is done.
+    pub(crate) is_unsettled: bool,
 }
 
 impl Core {
@@ -152,6 +155,7 @@ impl Core {
             watch: Watch::default(),
             active: 0,
             overrun: Vec::new(),
+            is_unsettled: false,
         }
     }
 
@@ -175,6 +179,7 @@ impl Core {
     fn notice_added(&mut self, cq: CqId, added: Added) {
         if added == Added::Overrun {
             self.overrun.push(cq);
+            self.is_unsettled = true;
             self.notice(AsyncEvent::CqOverrun(cq));
         } else {
             self.notice(AsyncEvent::CqNotify(cq));

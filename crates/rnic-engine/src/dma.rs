@@ -85,7 +85,7 @@ pub trait Dma {
 
     /// Copies the present packet's payload aside, to be placed later under the name `handle`: it has come before its
     /// turn on an ordered Falcon connection. No two that are kept by an engine have the same name, and how many there
-    /// are is bounded by the NIC's resources ([`crate::Engine::receive_falcon`]).
+    /// are is bounded by the NIC's resources ([`crate::FalconArrival`]).
     fn keep(&mut self, handle: u64) {
         let _ = handle;
     }

@@ -5,6 +5,7 @@ mod falcon;
 mod farewell;
 mod fault;
 mod look;
+mod prefetch;
 mod setup;
 mod table;
 
@@ -18,7 +19,7 @@ use crate::dma::{Dma, Segment};
 use crate::error::{DropReason, PostError, RxOutcome};
 use crate::event::AsyncEvent;
 use crate::falcon::Nic;
-use crate::packet::{RxMeta, Transmit};
+use crate::packet::{Arrival, Departure, RxMeta};
 use crate::qp::{Carrier, Qp};
 use crate::roce::RoceConnection;
 use crate::stats::{EngineStats, PoolStats};
@@ -26,6 +27,7 @@ use crate::wr::{RecvRequest, SendRequest};
 use crate::{CqId, SrqId};
 
 pub use look::QpView;
+pub use prefetch::{Hints, PREFETCH_STEPS};
 use table::QpTable;
 
 /// An RDMA NIC without link, clock and memory. See the crate documentation for how to drive it.
@@ -90,18 +92,19 @@ impl Engine {
     }
 
     /// Takes a packet in. Its payload is what `dma` copies from.
+    #[inline(always)]
+    pub fn receive<D: Dma>(&mut self, now: Time, arrival: Arrival<'_>, dma: &mut D) -> RxOutcome {
+        self.core.now = now;
+        self.core.stats.packets_received += 1;
+        match arrival {
+            Arrival::Roce(format, packet, meta) => self.receive_roce(format, packet, meta, dma),
+            Arrival::Falcon(arrival) => self.receive_falcon(&arrival, dma),
+        }
+    }
+
     #[inline]
-    pub fn receive<D: Dma>(
-        &mut self,
-        now: Time,
-        format: Format,
-        packet: &Packet,
-        meta: RxMeta,
-        dma: &mut D,
-    ) -> RxOutcome {
+    fn receive_roce<D: Dma>(&mut self, format: Format, packet: &Packet, meta: RxMeta, dma: &mut D) -> RxOutcome {
         let Self { core, qps, .. } = self;
-        core.now = now;
-        core.stats.packets_received += 1;
         let Some(qp) = qps.find_mut(packet.dest_qpn) else {
             return RxOutcome::Dropped(core.drop_packet(DropReason::UnknownQp));
         };
@@ -111,10 +114,10 @@ impl Engine {
             }
             _ => qp.receive_other(core, format, packet, meta.peer, dma),
         };
-        core.watch.count(qp.verbs.head.slot, outcome);
-        qp.settle_if_failed(core, None);
-        if !core.overrun.is_empty() {
-            self.fail_overrun();
+        let slot = qp.verbs.head.slot;
+        core.watch.count(slot, outcome);
+        if core.is_unsettled {
+            self.settle_failures(slot);
         }
         outcome
     }
@@ -122,14 +125,17 @@ impl Engine {
     /// The next packet to send, if there is one that may leave now. Its payload is [`Engine::segments`] until the next
     /// call.
     #[inline(always)]
-    pub fn transmit(&mut self, now: Time) -> Option<&Transmit> {
+    pub fn transmit(&mut self, now: Time) -> Option<Departure<'_>> {
         self.core.now = now;
         while let Some(control) = self.core.control.pop() {
             if let Some(qp) = self.qps.at_mut(control.slot).filter(|qp| qp.verbs.head.number == control.from) {
                 control.write(&mut self.core.out.packet);
                 RoceConnection::send_ack(&qp.verbs, &mut self.core);
-                return Some(&self.core.out);
+                return Some(Departure::Roce(&self.core.out));
             }
+        }
+        if self.falcon.is_some() && self.transmit_falcon() {
+            return self.falcon.as_deref().map(|nic| Departure::Falcon(&nic.out));
         }
         while let Some((half, slot)) = self.core.ready.pop() {
             let Some(qp) = self.qps.at_mut(slot) else { continue };
@@ -139,11 +145,11 @@ impl Engine {
             };
             qp.settle_if_failed(&mut self.core, None);
             if made {
-                return Some(&self.core.out);
+                return Some(Departure::Roce(&self.core.out));
             }
         }
         // Requests may have failed on the way; a dead completion queue takes its queue pairs along.
-        if !self.core.overrun.is_empty() {
+        if self.core.is_unsettled {
             self.fail_overrun();
         }
         None
@@ -155,10 +161,17 @@ impl Engine {
         self.core.segments.as_slice()
     }
 
-    /// Whether [`Engine::transmit`] may have something to hand out.
+    /// Returns whether [`Engine::transmit`] may have something to hand out.
     #[inline]
     pub fn has_packets(&self) -> bool {
-        !self.core.control.is_empty() || !self.core.ready.is_empty()
+        !self.core.control.is_empty() || !self.core.ready.is_empty() || self.stamps_departures()
+    }
+
+    /// Returns whether packets wait that carry the time at which they leave: whoever hands out several looks at the
+    /// clock in between.
+    #[inline]
+    pub fn stamps_departures(&self) -> bool {
+        self.core.ready.has_falcon()
     }
 
     /// When [`Engine::tick`] must be called next, at the latest. May be early: a tick at which nothing is due costs
@@ -224,6 +237,18 @@ impl Engine {
         self.core.pools.stats()
     }
 
+    /// The input at hand, for the queue pair in `slot`, is done, and something has failed during it: what a failed
+    /// queue pair's carrier holds of the NIC is given back, and a dead completion queue takes its queue pairs along.
+    #[cold]
+    #[inline(never)]
+    fn settle_failures(&mut self, slot: u32) {
+        let Self { core, falcon, qps, .. } = self;
+        if let Some(qp) = qps.at_mut(slot) {
+            qp.settle_if_failed(core, falcon.as_deref_mut());
+        }
+        self.fail_overrun();
+    }
+
     /// A completion queue has overflowed: the queue pairs that use it cannot go on.
     #[cold]
     fn fail_overrun(&mut self) {
@@ -236,5 +261,6 @@ impl Engine {
                 }
             }
         }
+        self.core.is_unsettled = false;
     }
 }

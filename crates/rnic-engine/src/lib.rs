@@ -25,8 +25,8 @@
 //! Payload never enters: a [`Transmit`] is accompanied by a list of [`Segment`]s of registered memory from which the
 //! caller gathers, and during `receive` the engine tells a [`Dma`] port where the bytes at hand belong.
 //!
-//! Packets of Falcon are another type and have doors of their own, [`Engine::receive_falcon`] and
-//! [`Engine::transmit_falcon`]; everything else is the same for both.
+//! A packet of Falcon's is up to two cache lines, one of the RoCE family's one: they are two types, and [`Arrival`] and
+//! [`Departure`] say which it is. They are references, so that nothing on the way of the smaller one becomes larger.
 
 mod completion;
 mod config;
@@ -59,12 +59,12 @@ mod wr;
 pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
 pub use config::{EngineConfig, QpAttributes, QpConnection, QpTiming};
 pub use dma::{Dma, MemoryFault, NoDma, Segment};
-pub use engine::{Engine, QpView};
+pub use engine::{Engine, Hints, PREFETCH_STEPS, QpView};
 pub use error::{DropReason, MemoryError, ModifyError, PostError, ResourceError, RxOutcome};
 pub use event::AsyncEvent;
 pub use mr::windows::{Binding, WindowKind};
 pub use mr::{Access, Key, MemoryRegion};
-pub use packet::{FalconArrival, FalconTransmit, Reach, RxMeta, Transmit, TransmitKind};
+pub use packet::{Arrival, Departure, FalconArrival, FalconTransmit, RxMeta, Transmit, TransmitKind};
 pub use qp::QpInfo;
 pub use rnic_falcon::delivery::FlowView;
 pub use rnic_wire::RnrTimer;

@@ -50,7 +50,7 @@ impl TransmitKind {
     }
 }
 
-/// A packet to send. Its payload is [`Engine::segments`].
+/// A packet of the RoCE family, or of an unreliable service, to send. Its payload is [`crate::Engine::segments`].
 #[derive(Clone, Copy, Debug)]
 pub struct Transmit {
     /// Headers.
@@ -88,12 +88,50 @@ impl Transmit {
     };
 }
 
+/// A packet that has arrived, by its family.
+#[derive(Clone, Copy, Debug)]
+pub enum Arrival<'a> {
+    /// Of the RoCE family, or of an unreliable service.
+    Roce(Format, &'a Packet, RxMeta),
+    /// Falcon's.
+    Falcon(FalconArrival<'a>),
+}
+
+/// A packet to send, by its family. Its payload is [`crate::Engine::segments`].
+#[derive(Clone, Copy, Debug)]
+pub enum Departure<'a> {
+    /// Of the RoCE family, or of an unreliable service.
+    Roce(&'a Transmit),
+    /// Falcon's.
+    Falcon(&'a FalconTransmit),
+}
+
+impl<'a> Departure<'a> {
+    /// Returns the packet, where it is of the RoCE family or of an unreliable service.
+    #[inline]
+    pub fn roce(self) -> Option<&'a Transmit> {
+        match self {
+            Self::Roce(transmit) => Some(transmit),
+            Self::Falcon(_) => None,
+        }
+    }
+
+    /// Returns the packet, where it is Falcon's.
+    #[inline]
+    pub fn falcon(self) -> Option<&'a FalconTransmit> {
+        match self {
+            Self::Falcon(transmit) => Some(transmit),
+            Self::Roce(_) => None,
+        }
+    }
+}
+
 /// A Falcon packet that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct FalconArrival<'a> {
     /// The packet. Its connection identifier is the number of the queue pair that it is for.
     pub packet: &'a falcon::Packet,
-    /// Whom it came from.
+    /// The address that it came from.
     pub peer: PeerId,
     /// Which path it took.
     pub label: FlowLabel,
@@ -103,7 +141,7 @@ pub struct FalconArrival<'a> {
     pub hops: u8,
 }
 
-/// A Falcon packet to send. Its payload is [`Engine::segments`].
+/// A Falcon packet to send. Its payload is [`crate::Engine::segments`].
 #[derive(Clone, Copy, Debug)]
 pub struct FalconTransmit {
     /// The packet.
@@ -116,17 +154,4 @@ pub struct FalconTransmit {
     pub from: Qpn,
     /// What sort of packet it is: Pull Data is a response, a Resync is what it stands for.
     pub kind: TransmitKind,
-}
-
-/// A step on the way to what a packet of a connection needs. Each looks at what the one before has brought near.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reach {
-    /// The queue pair.
-    QueuePair,
-    /// Where its connection is.
-    Connection,
-    /// The connection.
-    Link,
-    /// What the connection keeps apart.
-    Apart,
 }

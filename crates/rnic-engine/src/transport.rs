@@ -95,7 +95,7 @@ impl Transport {
                 Protocol::Roce => Format::RoceV2,
                 Protocol::Irn => Format::Irn,
                 Protocol::Fasr => Format::Fasr,
-                // No packet of a reliable connection comes in by the door that looks at it.
+                // No packet of a reliable connection is compared with it.
                 Protocol::Falcon(_) => Format::RoceV2,
             },
             short_addresses: profile.protocol == Protocol::Fasr,
@@ -195,8 +195,7 @@ impl Transport {
         &self.profile
     }
 
-    /// What its reliable connections are made of, when their packets are Falcon's: those go by
-    /// [`crate::Engine::receive_falcon`] and [`crate::Engine::transmit_falcon`].
+    /// Returns what its reliable connections are made of, when their packets are Falcon's.
     pub fn falcon(&self) -> Option<&FalconShape> {
         self.profile.protocol.falcon().filter(|_| self.service == Service::ReliableConnection)
     }

@@ -185,6 +185,7 @@ impl Verbs {
         }
         self.head.state = QpState::Error;
         self.head.has_failed = true;
+        core.is_unsettled = true;
         self.flush(core);
         if self.head.srq.is_some() {
             core.notice(AsyncEvent::LastWqeReached(self.head.number));

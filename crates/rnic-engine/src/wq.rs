@@ -118,7 +118,7 @@ pub(crate) struct SendWqe {
     /// Compare operand, or summand; length of a binding; bytes of an atomic write; length of a flush; of what
     /// takes a receive of a shared receive queue at a target, the number of that.
     pub(crate) operand: u64,
-    /// New value of a compare and swap; rights of a binding ([`crate::qp::local`]); mark of a datagram.
+    /// New value of a compare and swap; rights of a binding (`verbs/send/local.rs`); mark of a datagram.
     pub(crate) swap: u64,
     /// Remote key; queue key of a datagram; key of a window.
     pub(crate) rkey: u32,

@@ -120,7 +120,7 @@ fn a_driver_that_was_off_its_core_sends_nothing_again() {
         write(&mut pair, 1, PACKETS);
         let start = pair.now;
         let mut sent = Vec::new();
-        while let Some(transmit) = pair.left.engine.transmit(start) {
+        while let Some(transmit) = pair.left.engine.transmit(start).and_then(Departure::roce) {
             sent.push(*transmit);
         }
         let late = start + Duration::from_ms(50);
@@ -132,7 +132,7 @@ fn a_driver_that_was_off_its_core_sends_nothing_again() {
             let payload = vec![0; transmit.packet.payload_len as usize];
             pair.right.receive(late, transmit.format, &transmit.packet, meta, &payload);
         }
-        while let Some(ack) = pair.right.engine.transmit(late).copied() {
+        while let Some(ack) = pair.right.engine.transmit(late).and_then(Departure::roce).copied() {
             pair.left.receive(late, ack.format, &ack.packet, meta, &[]);
         }
         succeeds(&mut pair, [1], transport);

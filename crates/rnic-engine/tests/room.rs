@@ -29,7 +29,10 @@ fn datagram(side: &mut Side, from: Qpn, wr_id: u64, peer: PeerId) {
 /// Who sends whereto, until nobody can.
 fn leaving(pair: &mut Pair) -> Vec<(Qpn, PeerId)> {
     let now = pair.now;
-    std::iter::from_fn(|| pair.left.engine.transmit(now).map(|transmit| (transmit.from, transmit.peer))).collect()
+    std::iter::from_fn(|| {
+        pair.left.engine.transmit(now).and_then(Departure::roce).map(|transmit| (transmit.from, transmit.peer))
+    })
+    .collect()
 }
 
 #[test]

@@ -28,7 +28,7 @@ mod turn;
 use std::collections::VecDeque;
 
 use rnic_base::{Time, TraceHash};
-use rnic_engine::{Completion, CqId, Engine, Key, NoDma, PdId, PeerId, RxMeta, RxOutcome, Transmit};
+use rnic_engine::{Arrival, Completion, CqId, Engine, Key, NoDma, PdId, PeerId, RxMeta, RxOutcome, Transmit};
 use rnic_wire::{Headers, Packet, Qpn};
 
 use crate::agenda::NEVER;
@@ -39,7 +39,7 @@ use crate::packets::Ends;
 use crate::port::{Port, PortStats};
 use crate::topology::Node;
 
-pub(crate) use ahead::{Expected, STEPS};
+pub(crate) use ahead::STEPS;
 pub(crate) use carriage::{Captured, Carriage};
 pub(crate) use falcon::FalconSide;
 pub(crate) use meter::Meter;
@@ -272,14 +272,20 @@ impl Host {
     /// The engine's next packet, as it travels and as the engine made it.
     #[inline(always)]
     fn next_packet(&mut self, now: Time, network: &mut Network) -> Option<(Entry, Transmit)> {
-        let transmit = self.engine.transmit(now)?;
+        let transmit = self.engine.transmit(now)?.roce()?;
         let entry = self.carriage.load(transmit, &mut network.packets);
         let transmit = *transmit;
+        self.load_bytes(now, &transmit, &entry, network);
+        Some((entry, transmit))
+    }
+
+    /// Makes the bytes of a packet that leaves, where they are wanted.
+    #[inline(always)]
+    fn load_bytes(&mut self, now: Time, transmit: &Transmit, entry: &Entry, network: &mut Network) {
         if self.carriage.wants_bytes() {
             let memory = self.memory.as_ref().map(|memory| (memory, self.engine.segments()));
-            self.carriage.load_bytes(now, &transmit, memory, entry.packet, &mut network.packets);
+            self.carriage.load_bytes(now, transmit, memory, entry.packet, &mut network.packets);
         }
-        Some((entry, transmit))
     }
 
     #[inline(always)]
@@ -308,7 +314,7 @@ impl Host {
             let Ends { src, format, .. } = packets.ends(entry.packet);
             let meta = RxMeta { peer: PeerId(src), congested };
             let packet = packets.headers(entry.packet);
-            let outcome = self.engine.receive(now, format, packet, meta, &mut NoDma);
+            let outcome = self.engine.receive(now, Arrival::Roce(format, packet, meta), &mut NoDma);
             if let Some(meter) = &mut self.meter
                 && matches!(outcome, RxOutcome::Accepted | RxOutcome::Early)
             {
@@ -326,9 +332,10 @@ impl Host {
         };
         let meta = RxMeta { peer: PeerId(packets.ends(entry.packet).src), congested };
         let payload = &packets.bytes(entry.packet)[payload];
+        let arrival = Arrival::Roce(format, &packet, meta);
         let outcome = match &mut self.memory {
-            Some(memory) => self.engine.receive(now, format, &packet, meta, &mut memory.taking(payload)),
-            None => self.engine.receive(now, format, &packet, meta, &mut NoDma),
+            Some(memory) => self.engine.receive(now, arrival, &mut memory.taking(payload)),
+            None => self.engine.receive(now, arrival, &mut NoDma),
         };
         if let Some(meter) = &mut self.meter
             && matches!(outcome, RxOutcome::Accepted | RxOutcome::Early)

@@ -9,9 +9,9 @@ use std::hash::{Hash, Hasher};
 
 use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
 use rnic_engine::{
-    Access, AsyncEvent, Completion, CqId, Dma, Engine, EngineConfig, EngineStats, FalconArrival, Key, MemoryFault,
-    MemoryRegion, PdId, PeerId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming, RecvRequest, RxMeta, Segment,
-    SendRequest, SrqId, TransmitKind,
+    Access, Arrival, AsyncEvent, Completion, CqId, Departure, Dma, Engine, EngineConfig, EngineStats, FalconArrival,
+    Key, MemoryFault, MemoryRegion, PdId, PeerId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming, RecvRequest,
+    RxMeta, Segment, SendRequest, SrqId, TransmitKind,
 };
 use rnic_wire::falcon::{self, FlowLabel, codec};
 use rnic_wire::{Format, Packet, Qpn};
@@ -138,12 +138,12 @@ impl Engines {
             Any::Roce { format, packet } => {
                 (self.now, to, packet.psn, packet.dest_qpn).hash(&mut self.hash);
                 let meta = RxMeta { peer, congested: false };
-                engine.receive(self.now, *format, packet, meta, &mut ram);
+                engine.receive(self.now, Arrival::Roce(*format, packet, meta), &mut ram);
             }
             Any::Falcon { packet, label } => {
                 (self.now, to, packet).hash(&mut self.hash);
                 let arrival = FalconArrival { packet, peer, label: *label, congested: false, hops: 1 };
-                engine.receive_falcon(self.now, &arrival, &mut ram);
+                engine.receive(self.now, Arrival::Falcon(arrival), &mut ram);
             }
         }
     }
@@ -183,13 +183,15 @@ impl Engines {
 impl Host {
     /// The next packet, whom it is for and what sort it is.
     fn next_packet(&mut self, now: Time, from: usize) -> Option<(usize, TransmitKind, Flying)> {
-        let (to, kind, packet) = if let Some(transmit) = self.engine.transmit(now) {
-            let packet = Any::Roce { format: transmit.format, packet: transmit.packet };
-            (transmit.peer, transmit.kind, packet)
-        } else {
-            let transmit = self.engine.transmit_falcon(now)?;
-            let packet = Any::Falcon { packet: transmit.packet, label: transmit.label };
-            (transmit.peer, transmit.kind, packet)
+        let (to, kind, packet) = match self.engine.transmit(now)? {
+            Departure::Roce(transmit) => {
+                let packet = Any::Roce { format: transmit.format, packet: transmit.packet };
+                (transmit.peer, transmit.kind, packet)
+            }
+            Departure::Falcon(transmit) => {
+                let packet = Any::Falcon { packet: transmit.packet, label: transmit.label };
+                (transmit.peer, transmit.kind, packet)
+            }
         };
         let mut payload = Vec::new();
         for segment in self.engine.segments() {

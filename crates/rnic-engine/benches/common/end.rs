@@ -70,23 +70,20 @@ pub fn back_to_back(transport: &str, connections: usize, depth: u32, reads: u32)
     (left, right)
 }
 
-/// Carries every packet that `from` has over to `to`, of all transports but Falcon; whether there was any.
-pub fn flow(from: &mut Engine, to: &mut Engine, now: Time) -> bool {
-    let meta = RxMeta { peer: PeerId(0), congested: false };
-    let mut any = false;
-    while let Some(transmit) = from.transmit(now) {
-        to.receive(now, transmit.format, &transmit.packet, meta, &mut NoDma);
-        any = true;
-    }
-    any
-}
-
-/// Carries every packet of any transport that `from` has over to `to`; whether there was any.
+/// Carries every packet that `from` has over to `to`; returns whether there was any.
 pub fn carry(from: &mut Engine, to: &mut Engine, now: Time) -> bool {
-    let mut any = flow(from, to, now);
-    while let Some(FalconTransmit { packet, label, .. }) = from.transmit_falcon(now) {
-        let arrival = FalconArrival { packet, peer: PeerId(0), label: *label, congested: false, hops: 1 };
-        to.receive_falcon(now, &arrival, &mut NoDma);
+    let peer = PeerId(0);
+    let mut any = false;
+    while let Some(departure) = from.transmit(now) {
+        let arrival = match departure {
+            Departure::Roce(Transmit { packet, format, .. }) => {
+                Arrival::Roce(*format, packet, RxMeta { peer, congested: false })
+            }
+            Departure::Falcon(FalconTransmit { packet, label, .. }) => {
+                Arrival::Falcon(FalconArrival { packet, peer, label: *label, congested: false, hops: 1 })
+            }
+        };
+        to.receive(now, arrival, &mut NoDma);
         any = true;
     }
     any

@@ -1,38 +1,33 @@
-//! The doors for Falcon's packets.
+//! What the engine does for Falcon's packets beside those of others.
 //!
-//! A Falcon packet is up to two cache lines, a RoCE packet one. They are two types, and bodies hand each to its own
-//! door, so that nothing on the way of the RoCE family becomes larger or takes a branch.
+//! What a driver does for them beside handing them in and out:
 //!
-//! What a body does beside calling them:
-//!
-//! * **time on the wire**: the engine writes [`falcon::Packet::timestamp`] when it hands a packet out; whoever puts it
-//!   on the wire later may write the moment at which it leaves. A packet is received at the moment of its last bit;
-//! * **paths**: [`FalconTransmit::label`] is what switches shall hash (the IPv6 flow label, or a source port for it),
-//!   and the receiver must get the same label back with the packet: its low bits name the flow;
+//! * **time on the wire**: the engine writes [`rnic_wire::falcon::Packet::timestamp`] when it hands a packet out. If it
+//!   is put on the wire later, the driver may write the time at which it leaves. A packet is received at the time of
+//!   its last bit;
+//! * **paths**: [`crate::FalconTransmit::label`] is what switches shall hash (the IPv6 flow label, or a source port for
+//!   it), and the receiver must get the same label back with the packet: its low bits name the flow;
 //! * **congestion marks** and **hops**: [`FalconArrival`]; hops count switches, 0 where nobody counts;
 //! * **payload**: `Push Data` and `Pull Data` carry `payload_len` bytes from [`Engine::segments`]; what arrives early
-//!   on an ordered connection is kept by the body ([`Dma::keep`]);
+//!   on an ordered connection is kept by the driver ([`Dma::keep`]);
 //! * **waking**: as for all packets, [`Engine::next_timeout`] and [`Engine::tick`].
 
-use rnic_base::{Time, near, near_whole};
 use rnic_wire::Qpn;
 
 use super::Engine;
-use crate::core::Core;
 use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
 use crate::falcon::{Lack, tick_nic};
-use crate::packet::{FalconArrival, FalconTransmit, Reach};
+use crate::packet::FalconArrival;
 use crate::qp::{Carrier, Qp};
 use crate::stats::FalconStats;
 use crate::timer::Deadline;
 
 impl Engine {
-    /// Takes a Falcon packet in. Its payload is what `dma` copies from.
-    pub fn receive_falcon<D: Dma>(&mut self, now: Time, arrival: &FalconArrival<'_>, dma: &mut D) -> RxOutcome {
+    /// Takes a Falcon packet in.
+    #[inline(never)]
+    pub(super) fn receive_falcon<D: Dma>(&mut self, arrival: &FalconArrival<'_>, dma: &mut D) -> RxOutcome {
         let Self { core, falcon, qps, .. } = self;
-        core.now = now;
-        core.stats.packets_received += 1;
         let Some(qp) = qps.find_mut(Qpn::new(arrival.packet.cid.get())) else {
             return RxOutcome::Dropped(core.drop_packet(DropReason::UnknownQp));
         };
@@ -52,12 +47,15 @@ impl Engine {
         outcome
     }
 
-    /// The next Falcon packet to send, if there is one that may leave now. Its payload is [`Engine::segments`] until
-    /// the next packet is made.
-    pub fn transmit_falcon(&mut self, now: Time) -> Option<&FalconTransmit> {
+    /// Makes the next Falcon packet, in the NIC's `out`, if there is one that may leave now.
+    #[inline(never)]
+    pub(super) fn transmit_falcon(&mut self) -> bool {
         let Self { core, falcon, qps, .. } = self;
-        core.now = now;
-        let nic = falcon.as_deref_mut()?;
+        let Some(nic) = falcon.as_deref_mut() else { return false };
+        nic.is_out = false;
+        if !core.ready.has_falcon() {
+            return false;
+        }
         while let Some(slot) = core.ready.pop_roomy() {
             if let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(slot) {
                 end.on_credit(verbs, core);
@@ -68,85 +66,11 @@ impl Engine {
             let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(slot) else { continue };
             made = end.transmit(verbs, core, nic, Lack::of_tag(tag));
         }
+        nic.is_out = made;
         if !core.overrun.is_empty() {
             self.fail_overrun();
         }
-        self.falcon.as_ref().filter(|_| made).map(|nic| &nic.out)
-    }
-
-    /// Has the engine itself brought near.
-    #[inline]
-    pub fn touch(&self) {
-        let core = &self.core;
-        near(&core.now);
-        near(&self.falcon);
-        near(&core.mrs);
-        near(&core.cqs);
-        near(&core.timers);
-        near(&core.segments);
-        near(&core.stats);
-        near(&core.watch);
-        near(&core.overrun);
-        near_whole(&core.ready);
-        near(&core.control);
-        self.qps.touch();
-    }
-
-    /// Has what all Falcon packets need brought near: for a body with many engines.
-    #[inline]
-    pub fn touch_falcon(&self) {
-        self.qps.touch_pages();
-        self.core.timers.touch();
-        if let Some(nic) = &self.falcon {
-            nic.touch();
-        }
-    }
-
-    /// The same for what lies apart from that.
-    #[inline]
-    pub fn touch_falcon_apart(&self) {
-        if let Some(nic) = &self.falcon {
-            self.core.ready.touch_falcon();
-            nic.touch_apart();
-        }
-    }
-
-    /// And then for the rest.
-    #[inline]
-    pub fn touch_falcon_rest(&self) {
-        if let Some(nic) = &self.falcon {
-            nic.touch_rest();
-        }
-    }
-
-    /// Has the place brought near where queue pair `number` is looked up.
-    #[inline]
-    pub fn touch_number(&self, number: Qpn) {
-        self.qps.touch_number(number);
-    }
-
-    /// Where queue pair `number` lies, or any slot that there is not.
-    #[inline]
-    pub fn slot_of(&self, number: Qpn) -> u32 {
-        self.qps.slot_of(number)
-    }
-
-    /// Where queue pairs lie that will send or look at the time before `horizon`, as far as that is known: the next
-    /// few of those who can send, whose time comes, and whose packet is paced.
-    pub fn falcon_slots_until(&self, horizon: Time) -> impl Iterator<Item = u32> {
-        let (nics, Core { ready, timers, .. }) = (self.falcon.iter(), &self.core);
-        nics.flat_map(move |nic| ready.falcon_senders().chain(timers.few_until(horizon)).chain(nic.few_until(horizon)))
-    }
-
-    /// Has what the next packet of the queue pair in `slot` needs brought near, as far as `reach`.
-    #[inline]
-    pub fn touch_slot(&self, slot: u32, reach: Reach) {
-        if reach == Reach::QueuePair {
-            return self.qps.touch_at(slot);
-        }
-        if let (Some(nic), Some(Qp { verbs, carrier: Carrier::Falcon(end) })) = (&self.falcon, self.qps.at(slot)) {
-            end.prefetch(verbs, nic, reach);
-        }
+        made
     }
 
     /// How it stands with what the Falcon connections of this NIC share; `None` where there never was one.
@@ -159,12 +83,6 @@ impl Engine {
             }
         }
         Some(stats)
-    }
-
-    /// Whether [`Engine::transmit_falcon`] may have something to hand out.
-    #[inline]
-    pub fn has_falcon_packets(&self) -> bool {
-        self.falcon.is_some() && self.core.ready.has_falcon()
     }
 
     /// The time of a Falcon queue pair, or of the NIC, has come; or of nobody, by now.

@@ -1,41 +1,43 @@
 //! What a body says when it could not read the payload of a packet that leaves.
 
 use super::Engine;
-use crate::packet::{FalconTransmit, Transmit};
+use crate::packet::Departure;
 use crate::qp::{Carrier, Qp};
 
 impl Engine {
     /// The payload of the packet that was last taken with [`Engine::transmit`] cannot be read: its owner has unmapped,
-    /// shortened or protected the memory. The packet must not leave, and this must be the next call.
+    /// shortened or protected the memory. The packet must not leave, and this must be the next call. Returns what
+    /// leaves in its place, if anything does, which has no payload.
     ///
     /// A request completes with a local protection error when those before it have completed. In the place of a
-    /// response what this answers leaves, if anything does, which has no payload; its requester's Read ends with a
-    /// remote access error. Either ends the queue pair, and no other.
+    /// response its requester learns that its Read ends with a remote access error. Either ends the queue pair, and no
+    /// other. In the place of a packet of Falcon's leaves a Resync with its number (section 6.8).
     #[cold]
-    pub fn fault_payload(&mut self) -> Option<&Transmit> {
-        let Self { core, qps, .. } = self;
-        let made = qps.find_mut(core.out.from).is_some_and(|qp| qp.fault_payload(core));
+    pub fn fault_payload(&mut self) -> Option<Departure<'_>> {
+        let is_falcon = self.falcon.as_ref().is_some_and(|nic| nic.is_out);
+        let made = if is_falcon { self.fault_falcon() } else { self.fault_roce() };
         if !self.core.overrun.is_empty() {
             self.fail_overrun();
         }
-        made.then_some(&self.core.out)
+        let Self { core, falcon, .. } = self;
+        match falcon {
+            Some(nic) if is_falcon => made.then_some(Departure::Falcon(&nic.out)),
+            _ => made.then_some(Departure::Roce(&core.out)),
+        }
     }
 
-    /// As [`Engine::fault_payload`], for the packet that was last taken with [`Engine::transmit_falcon`]. What leaves
-    /// in its place, with its number, is a Resync, which has no payload (section 6.8).
-    #[cold]
-    pub fn fault_falcon_payload(&mut self) -> Option<&FalconTransmit> {
-        let Self { core, falcon, qps, .. } = self;
-        if let Some(nic) = falcon {
-            let slot = qps.slot_of(nic.out.from);
-            if let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(slot) {
-                end.fault_payload(verbs, core, nic);
-            }
-            nic.wake_waiting(&mut core.ready);
+    fn fault_roce(&mut self) -> bool {
+        let Self { core, qps, .. } = self;
+        qps.find_mut(core.out.from).is_some_and(|qp| qp.fault_payload(core))
+    }
+
+    fn fault_falcon(&mut self) -> bool {
+        let Self { core, falcon: Some(nic), qps, .. } = self else { return false };
+        let slot = qps.slot_of(nic.out.from);
+        if let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(slot) {
+            end.fault_payload(verbs, core, nic);
         }
-        if !self.core.overrun.is_empty() {
-            self.fail_overrun();
-        }
-        self.falcon.as_ref().map(|nic| &nic.out)
+        nic.wake_waiting(&mut core.ready);
+        true
     }
 }

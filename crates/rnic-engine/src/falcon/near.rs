@@ -1,14 +1,11 @@
 //! State of connections brought near before their packets' turn.
 //!
-//! A body with many connections, or many engines, finds what the next packet needs far away: in the next level of cache
-//! with a connection an engine, in memory with many. From the number of a queue pair to what a packet touches there
-//! are five steps through memory. A body that knows a little ahead what will come takes them one after the other
-//! ([`Reach`]), and does other things in between. Nothing depends on it.
+//! From the number of a queue pair to what a packet touches there are five dependent loads: see
+//! [`crate::Engine::prefetch`].
 
 use rnic_base::{Time, near_at, near_whole, near_whole_at};
 
 use super::{FalconEnd, Nic};
-use crate::packet::Reach;
 use crate::verbs::Verbs;
 
 impl Nic {
@@ -47,23 +44,18 @@ impl Nic {
 }
 
 impl FalconEnd {
-    /// Prefetches what a packet needs, as far as `reach`, beyond the queue pair itself.
+    /// Takes step `step`, of three, towards what a packet of this queue pair needs beyond the queue pair itself: where
+    /// its connection is, the connection, and what that keeps apart.
     #[inline]
-    pub(crate) fn prefetch(&self, verbs: &Verbs, nic: &Nic, reach: Reach) {
-        match reach {
-            Reach::QueuePair => {}
-            Reach::Connection => verbs.send.queue.touch(),
-            Reach::Link => {
-                if let Some(link) = self.link.as_deref() {
-                    near_whole(link);
-                }
-            }
-            Reach::Apart => {
-                if let Some(link) = self.link.as_deref() {
-                    link.connection.touch_apart(nic.adaptives.get(link.adaptive).map(|(_, engine)| engine));
-                    near_at(&link.requests.progress, 0);
-                }
-            }
+    pub(crate) fn prefetch(&self, step: u32, verbs: &Verbs, nic: &Nic) {
+        if step == 0 {
+            return verbs.send.queue.touch();
         }
+        let Some(link) = self.link.as_deref() else { return };
+        if step == 1 {
+            return near_whole(link);
+        }
+        link.connection.touch_apart(nic.adaptives.get(link.adaptive).map(|(_, engine)| engine));
+        near_at(&link.requests.progress, 0);
     }
 }

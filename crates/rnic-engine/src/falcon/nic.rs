@@ -99,6 +99,8 @@ pub(crate) struct Nic {
     pub(super) released: Vec<u64>,
     /// The packet on its way out.
     pub(crate) out: FalconTransmit,
+    /// It is the last packet that the engine has handed out.
+    pub(crate) is_out: bool,
     /// Names the transaction whose packet that is, if it is one's.
     pub(super) out_context: Option<Context>,
     /// Where the NIC's own entry in the timer heap stands.
@@ -143,6 +145,7 @@ impl Nic {
             pauses: 0,
             released: Vec::new(),
             out: BLANK,
+            is_out: false,
             out_context: None,
             armed: Deadline::NEVER,
         }

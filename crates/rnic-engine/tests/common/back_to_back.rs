@@ -157,22 +157,21 @@ impl<D: Dma + Clone> BackToBack<D> {
         let (from, to) = if from_left { (left, right) } else { (right, left) };
         for nth in 0..32 {
             *now += Duration::from_ns(10);
-            if let Some(transmit) = from.engine.transmit(*now) {
-                *packets += 1;
-                if !random.chance(*loss) {
-                    let meta = RxMeta { peer: PeerId(1), congested: random.chance(*marked) };
-                    to.engine.receive(*now, transmit.format, &transmit.packet, meta, &mut to.dma);
-                }
-            } else if let Some(FalconTransmit { packet, label, .. }) = from.engine.transmit_falcon(*now) {
-                *packets += 1;
-                if !random.chance(*loss) {
-                    let (label, congested) = (*label, random.chance(*marked));
-                    let arrival = FalconArrival { packet, peer: PeerId(1), label, congested, hops: 1 };
-                    to.engine.receive_falcon(*now, &arrival, &mut to.dma);
-                }
-            } else {
-                return nth > 0;
+            let Some(departure) = from.engine.transmit(*now) else { return nth > 0 };
+            *packets += 1;
+            if random.chance(*loss) {
+                continue;
             }
+            let (peer, congested) = (PeerId(1), random.chance(*marked));
+            let arrival = match departure {
+                Departure::Roce(Transmit { packet, format, .. }) => {
+                    Arrival::Roce(*format, packet, RxMeta { peer, congested })
+                }
+                Departure::Falcon(FalconTransmit { packet, label, .. }) => {
+                    Arrival::Falcon(FalconArrival { packet, peer, label: *label, congested, hops: 1 })
+                }
+            };
+            to.engine.receive(*now, arrival, &mut to.dma);
         }
         true
     }

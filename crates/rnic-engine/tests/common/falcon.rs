@@ -260,7 +260,7 @@ impl Pair {
             loop {
                 let engine = &mut self.ends[from].engine;
                 let Some(FalconTransmit { packet, peer, label, from: qpn, kind }) =
-                    engine.transmit_falcon(self.now).copied()
+                    engine.transmit(self.now).and_then(Departure::falcon).copied()
                 else {
                     break;
                 };
@@ -294,7 +294,7 @@ impl Pair {
         let Side { engine, memory, kept, .. } = &mut self.ends[to];
         let peer = PeerId(1 - to as u32);
         let arrival = FalconArrival { packet, peer, label, congested: false, hops: 3 };
-        let outcome = engine.receive_falcon(self.now, &arrival, &mut Ram { memory, payload, kept });
+        let outcome = engine.receive(self.now, Arrival::Falcon(arrival), &mut Ram { memory, payload, kept });
         let end = &mut self.ends[to];
         end.kept_most = end.kept_most.max(end.kept.len());
         outcome

@@ -238,7 +238,7 @@ impl Side {
         let grh: &[u8] = if format == Format::UnreliableDatagram { &GRH } else { &[] };
         let kept = &mut BTreeMap::new();
         let mut ram = Ram { memory: &mut self.memory, payload: &[grh, payload].concat(), kept };
-        self.engine.receive(now, format, packet, meta, &mut ram)
+        self.engine.receive(now, Arrival::Roce(format, packet, meta), &mut ram)
     }
 
     pub fn completions(&mut self) -> Vec<Completion> {
@@ -316,7 +316,7 @@ impl Pair {
             From::Left => &mut self.left,
             From::Right => &mut self.right,
         };
-        while let Some(transmit) = side.engine.transmit(self.now).copied() {
+        while let Some(transmit) = side.engine.transmit(self.now).and_then(Departure::roce).copied() {
             let mut payload = Vec::new();
             for segment in side.engine.segments() {
                 payload.extend(&side.memory[segment.local as usize..segment.local as usize + segment.len as usize]);

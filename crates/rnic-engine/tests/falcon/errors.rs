@@ -248,9 +248,9 @@ fn the_last_acknowledgement_is_said_again() {
             pair.run_for(ms(1));
             assert_eq!(pair.ends[0].take(), [(0, WcStatus::Success)]);
             let engine = &mut pair.ends[who].engine;
-            assert!(engine.transmit_falcon(now + ms(1)).is_none(), "all is said");
+            assert!(engine.transmit(now + ms(1)).is_none(), "all is said");
             assert!(engine.repeat_acks(qpn), "{options:?}, {read}");
-            let again = engine.transmit_falcon(now + ms(1)).expect("said again");
+            let again = engine.transmit(now + ms(1)).and_then(Departure::falcon).expect("said again");
             assert_eq!((again.kind, again.from), (TransmitKind::Ack, qpn));
             engine.modify_to_error(qpn).expect("always");
             assert!(!engine.repeat_acks(qpn), "a failed queue pair says nothing");

@@ -40,7 +40,7 @@ fn a_driver_that_was_off_its_core_sends_nothing_again() {
     write(&mut pair, 50);
     let end = &mut pair.ends[0];
     let mut sent = Vec::new();
-    while let Some(transmit) = end.engine.transmit_falcon(start).copied() {
+    while let Some(transmit) = end.engine.transmit(start).and_then(Departure::falcon).copied() {
         sent.push((transmit, end.engine.segments().to_vec()));
     }
     let late = start + away;

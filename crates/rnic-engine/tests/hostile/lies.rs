@@ -43,7 +43,7 @@ fn forge(pair: &mut Pair, to: From, psn: i64, headers: Headers, payload_len: u32
     let psn = FIRST.plus((psn & 0xff_ffff) as u32);
     let packet = Packet { dest_qpn: side.qpn, psn, flags: PacketFlags::default(), payload_len, headers };
     let (mut notes, meta) = (Notes::default(), RxMeta { peer: PeerId(7), congested: false });
-    let outcome = side.engine.receive(now, transport, &packet, meta, &mut notes);
+    let outcome = side.engine.receive(now, Arrival::Roce(transport, &packet, meta), &mut notes);
     (outcome, notes.0)
 }
 
@@ -67,7 +67,7 @@ fn nak(code: NakCode) -> Headers {
 
 /// The right side's answer to what it refuses: the code of its NAK.
 fn refusal(pair: &mut Pair) -> Option<NakCode> {
-    let transmit = pair.right.engine.transmit(pair.now)?;
+    let transmit = pair.right.engine.transmit(pair.now).and_then(Departure::roce)?;
     match transmit.packet.headers {
         Headers::Ack { aeth: Aeth { syndrome: Syndrome::Nak(code), .. }, .. } => Some(code),
         _ => None,
@@ -111,7 +111,8 @@ fn early_lies_are_found_out_in_their_turn() {
     assert_eq!(forge(&mut pair, From::Right, 1, lie, 10).0, RxOutcome::Early);
     let honest = write_headers(&pair, Position::Only, 0, 10, None);
     forge(&mut pair, From::Right, 0, honest, 10);
-    let answers = std::iter::from_fn(|| Some(pair.right.engine.transmit(pair.now)?.packet.headers));
+    let answers =
+        std::iter::from_fn(|| Some(pair.right.engine.transmit(pair.now).and_then(Departure::roce)?.packet.headers));
     let last = answers.last().expect("a NACK and a refusal");
     let Headers::Ack { aeth, .. } = last else { panic!("{last:?}") };
     assert_eq!(aeth.syndrome, Syndrome::Nak(NakCode::InvalidRequest));
@@ -331,8 +332,10 @@ fn selective_acknowledgements_of_nothing() {
         let aeth = Aeth { syndrome: Syndrome::Nak(NakCode::PsnSequenceError), msn: Serial::new(0) };
         let headers = Headers::Ack { aeth, sack: Some(FIRST.plus((sack & 0xff_ffff) as u32)) };
         forge(&mut pair, From::Left, 0, headers, 0);
-        let again: Vec<_> =
-            std::iter::from_fn(|| pair.left.engine.transmit(pair.now).map(|sent| sent.packet.psn)).collect();
+        let again: Vec<_> = std::iter::from_fn(|| {
+            pair.left.engine.transmit(pair.now).and_then(Departure::roce).map(|sent| sent.packet.psn)
+        })
+        .collect();
         assert_eq!(again, [FIRST], "{sack}");
     }
 }

@@ -101,12 +101,12 @@ impl Node {
             _ => Access::LOCAL_WRITE,
         };
         let mut dma = CheckedDma { memory: &mut self.memory, domain, needs, payload };
-        self.engine.receive(now, transmit.format, &packet, meta, &mut dma)
+        self.engine.receive(now, Arrival::Roce(transmit.format, &packet, meta), &mut dma)
     }
 
     /// The next packet with its payload, which must come from where it may come from.
     pub fn transmit(&mut self, now: rnic_base::Time) -> Option<(Transmit, Vec<u8>)> {
-        let transmit = *self.engine.transmit(now)?;
+        let transmit = *self.engine.transmit(now).and_then(Departure::roce)?;
         let answers = matches!(transmit.kind, TransmitKind::Response | TransmitKind::ResponseAgain);
         let needs = if answers { Access::REMOTE_READ } else { Access::empty() };
         let mut payload = Vec::new();

@@ -204,7 +204,9 @@ fn i20_a_peer_that_counts_nothing_is_asked_for_each_message() {
             let meta = RxMeta { peer: PeerId(7), congested: false };
             pair.left.receive(us(1), format, &packet, meta, &[]);
         };
-        let leaves = |pair: &mut Pair| std::iter::from_fn(|| pair.left.engine.transmit(us(1)).copied()).count();
+        let leaves = |pair: &mut Pair| {
+            std::iter::from_fn(|| pair.left.engine.transmit(us(1)).and_then(Departure::roce).copied()).count()
+        };
         send(&mut pair, [0], 1);
         assert_eq!(leaves(&mut pair), 1);
         acknowledge(&mut pair, 0, 0, 0);

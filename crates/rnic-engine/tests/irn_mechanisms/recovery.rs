@@ -254,7 +254,7 @@ fn i25_look_ahead_gives_one_lost_packet_a_call_lowest_first() {
     pair.now = us(10);
     let mut calls = Vec::new();
     pair.take_in_due();
-    while let Some(transmit) = pair.left.engine.transmit(pair.now) {
+    while let Some(transmit) = pair.left.engine.transmit(pair.now).and_then(Departure::roce) {
         calls.push((FIRST.distance_to(transmit.packet.psn), transmit.kind));
     }
     let again = TransmitKind::RequestAgain;

@@ -191,7 +191,7 @@ fn resets_do_not_add_turns() {
             pair.left.engine.post_send(qpn, &request).expect("room");
         }
         let mut from = Vec::new();
-        while let Some(transmit) = pair.left.engine.transmit(Time::ZERO) {
+        while let Some(transmit) = pair.left.engine.transmit(Time::ZERO).and_then(Departure::roce) {
             from.push(transmit.from);
         }
         let turns = from[..100].iter().filter(|qpn| **qpn == left).count();

@@ -1,11 +1,11 @@
-//! A host whose transport is Falcon: the same steps as for the RoCE family, through the engine's other doors.
+//! A host whose transport is Falcon: the same steps as for the RoCE family, with packets of another size.
 //!
 //! A packet leaves at once when the engine hands it out, so the time that the engine writes into it is the time of
 //! departure (T1, T3); it is received with its last bit (T2, T4). How many switches it crossed follows from where it
-//! comes from ([`Distances`]). Unreliable queue pairs of the same host use the RoCE family's doors, after Falcon's.
+//! comes from ([`Distances`]). Unreliable queue pairs of the same host have packets of the RoCE family.
 
 use rnic_base::Time;
-use rnic_engine::{FalconArrival, FalconTransmit, NoDma, PeerId, RxOutcome};
+use rnic_engine::{Arrival, Departure, FalconArrival, FalconTransmit, NoDma, PeerId, RxOutcome, Transmit};
 use rnic_wire::{Position, Qpn};
 
 use super::Host;
@@ -110,7 +110,7 @@ impl Host {
             let packet = packets.headers(entry.packet);
             let arrival = FalconArrival { packet, peer: PeerId(src), label, congested, hops };
             let payload = packet.payload_len;
-            let outcome = self.engine.receive_falcon(now, &arrival, &mut NoDma);
+            let outcome = self.engine.receive(now, Arrival::Falcon(arrival), &mut NoDma);
             self.note_falcon_payload(now, entry, payload, outcome);
             return Some(outcome);
         }
@@ -131,11 +131,11 @@ impl Host {
             return None;
         };
         let congested = entry.has(Flags::MARKED);
-        let arrival = FalconArrival { packet: &packet, peer: PeerId(src), label, congested, hops };
+        let arrival = Arrival::Falcon(FalconArrival { packet: &packet, peer: PeerId(src), label, congested, hops });
         let payload = &packets.bytes(entry.packet)[payload];
         let outcome = match &mut self.memory {
-            Some(memory) => self.engine.receive_falcon(now, &arrival, &mut memory.taking(payload)),
-            None => self.engine.receive_falcon(now, &arrival, &mut NoDma),
+            Some(memory) => self.engine.receive(now, arrival, &mut memory.taking(payload)),
+            None => self.engine.receive(now, arrival, &mut NoDma),
         };
         self.note_falcon_payload(now, entry, packet.payload_len, outcome);
         Some(outcome)
@@ -162,24 +162,22 @@ impl Host {
             return;
         }
         self.wake = NEVER;
-        let packet = self.next_falcon_packet(now, network).map(|(entry, _)| entry);
-        // Only unreliable queue pairs have packets of the RoCE family here.
-        let Some(entry) = packet
-            .or_else(|| if self.engine.has_packets() { self.next_packet_out_of_line(now, network) } else { None })
-        else {
-            return;
-        };
+        let Some((entry, _)) = self.next_packet_of_any(now, network) else { return };
         self.port.send(now, entry, network);
         self.wake = self.port.free_at;
     }
 
-    /// The engine's next packet, as it travels.
+    /// The engine's next packet, as it travels, and the queue pair that it comes from.
     #[inline(always)]
-    pub(super) fn next_falcon_packet(&mut self, now: Time, network: &mut Network) -> Option<(Entry, Qpn)> {
-        if !self.engine.has_falcon_packets() {
-            return None;
-        }
-        let transmit = self.engine.transmit_falcon(now)?;
+    pub(super) fn next_packet_of_any(&mut self, now: Time, network: &mut Network) -> Option<(Entry, Qpn)> {
+        let transmit = match self.engine.transmit(now)? {
+            Departure::Falcon(transmit) => transmit,
+            // Only unreliable queue pairs have packets of the RoCE family here.
+            Departure::Roce(transmit) => {
+                let transmit = *transmit;
+                return Some((self.load_packet(now, &transmit, network), transmit.from));
+            }
+        };
         let from = transmit.from;
         let entry = self.carriage.load_falcon(transmit, &mut network.falcon_packets);
         if let Some(side) = &mut self.falcon {
@@ -205,8 +203,10 @@ impl Host {
 
     #[cold]
     #[inline(never)]
-    fn next_packet_out_of_line(&mut self, now: Time, network: &mut Network) -> Option<Entry> {
-        self.next_packet(now, network).map(|(entry, _)| entry)
+    fn load_packet(&mut self, now: Time, transmit: &Transmit, network: &mut Network) -> Entry {
+        let entry = self.carriage.load(transmit, &mut network.packets);
+        self.load_bytes(now, transmit, &entry, network);
+        entry
     }
 
     #[cold]

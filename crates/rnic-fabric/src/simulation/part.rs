@@ -1,9 +1,10 @@
 //! A part of the network: nodes, and what is under way to them. What it does in a window depends on nothing outside.
 
 use rnic_base::Time;
+use rnic_engine::Hints;
 
 use super::NodeOrder;
-use crate::host::{self, Expected, Host, News};
+use crate::host::{self, Host, News};
 use crate::network::Network;
 use crate::switch::{self, Switch};
 
@@ -18,7 +19,7 @@ pub struct Part {
     /// What there is to do.
     window: Option<Window>,
     /// What the next hosts will need, by the last digits of their numbers.
-    expected: [Expected; EXPECTED],
+    expected: [Hints; EXPECTED],
 }
 
 /// A span of time, and how nodes are to be taken in it.

@@ -2,17 +2,17 @@
 
 use rnic_base::Time;
 use rnic_engine::{
-    Engine, FalconArrival, FalconTransmit, MemoryFault, ModifyError, QpAttributes, QpConnection, ResourceError, Service,
+    Arrival, Departure, Engine, FalconArrival, FalconTransmit, MemoryFault, ModifyError, QpAttributes, QpConnection,
+    ResourceError, Service,
 };
 use rnic_wire::Qpn;
 use rnic_wire::falcon::psp;
 
 use super::Nic;
 use crate::bypass::{Kind, Taken};
-use crate::clock::Clock;
 use crate::falcon::{Admitted, Falcon};
 use crate::link::Link;
-use crate::link::batch::{Acks, Batch, Way};
+use crate::link::batch::{Batch, Way};
 use crate::link::lane::Lane;
 use crate::marking::Marking;
 use crate::memory::{Arrived, Memory, Placement};
@@ -59,31 +59,21 @@ pub(super) struct Out<'a, 'slab> {
     pub(super) memory: &'a Memory,
     pub(super) link: &'a mut Link,
     pub(super) falcon: &'a mut Falcon,
-    pub(super) clock: Clock,
     pub(super) batch: &'a mut Batch<'slab>,
 }
 
 impl Out<'_, '_> {
-    /// Adds packets of the engine to the batch, at most `at_most`, the first ones at `now`; answers how many it gave.
-    pub(super) fn add_packets(&mut self, mut now: Time, acks: &Acks, at_most: u32) -> u32 {
-        let mut given = 0;
-        while given < at_most && self.batch.has_room(acks) && !self.link.is_held_up() {
-            let Some(transmit) = self.engine.transmit_falcon(now).copied() else { break };
-            given += 1;
-            if self.add(now, &transmit).is_err() {
-                self.link.stats.payload_faults += 1;
-                // What stands in its place has no payload.
-                if let Some(instead) = self.engine.fault_falcon_payload().copied() {
-                    let _ = self.add(now, &instead);
-                }
-            }
-            self.link.join_delayed(now, self.batch, acks);
-            if given.is_multiple_of(PACKETS_A_LOOK) {
-                now = self.clock.now();
+    /// Adds a packet, the last that the engine has handed out, to the batch, or, where its payload is gone, what takes
+    /// its place.
+    #[inline]
+    pub(super) fn add_or_fault(&mut self, now: Time, transmit: &FalconTransmit) {
+        if self.add(now, transmit).is_err() {
+            self.link.stats.payload_faults += 1;
+            // What stands in its place has no payload.
+            if let Some(instead) = self.engine.fault_payload().and_then(Departure::falcon).copied() {
+                let _ = self.add(now, &instead);
             }
         }
-        self.link.stats.key_changes = self.falcon.key_changes;
-        given
     }
 
     /// Adds a packet to the batch, unless something else becomes of it.
@@ -240,9 +230,5 @@ pub(super) fn hand_in(
     let mut dma = Placement { memory, grh: None, payload: bytes.slice(payload), kept: Some(&mut falcon.kept) };
     let arrival = FalconArrival { packet: &packet, peer, label, congested: false, hops: 0 };
     // The engine counts what became of it.
-    let _ = engine.receive_falcon(now, &arrival, &mut dma);
+    let _ = engine.receive(now, Arrival::Falcon(arrival), &mut dma);
 }
-
-/// Packets that leave with one look at the clock. They are on the wire together, in one train or two; a look costs as
-/// much as a fortieth of a packet.
-const PACKETS_A_LOOK: u32 = 8;

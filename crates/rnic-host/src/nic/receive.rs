@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use rnic_base::Time;
-use rnic_engine::{Engine, PeerId, RxMeta};
+use rnic_engine::{Arrival, Engine, PeerId, RxMeta};
 use rnic_wire::credit::Credit;
 use rnic_wire::header::bth;
 use rnic_wire::hello::Hello;
@@ -273,7 +273,7 @@ fn take_in_datagram(
     let mut dma = Placement { memory, grh: None, payload: datagram[decoded.payload].into(), kept: None };
     let meta = RxMeta { peer, congested: way.congested };
     // The engine counts what became of it.
-    let _ = engine.receive(now, decoded.format, &decoded.packet, meta, &mut dma);
+    let _ = engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
 }
 
 /// A datagram of Falcon.
@@ -335,7 +335,7 @@ fn take_in_record(engine: &mut Engine, memory: &mut Memory, link: &mut Link, now
     let mut dma = Placement { memory, grh: grh.as_ref(), payload: bytes.slice(decoded.payload), kept: None };
     let meta = RxMeta { peer: way.peer.unwrap_or(STRANGER), congested: false };
     // The engine counts what became of it.
-    let _ = engine.receive(now, decoded.format, &decoded.packet, meta, &mut dma);
+    let _ = engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
 }
 
 /// A datagram of [`Format::UnreliableDatagram`]: whoever knows the queue key may send one, from anywhere.
@@ -360,7 +360,7 @@ fn take_in_stranger(
     let mut dma = Placement { memory, grh: Some(&grh), payload: datagram[decoded.payload.clone()].into(), kept: None };
     let meta = RxMeta { peer: way.peer.unwrap_or(STRANGER), congested: false };
     // The engine counts what became of it.
-    let _ = engine.receive(now, decoded.format, &decoded.packet, meta, &mut dma);
+    let _ = engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
 }
 
 /// No peer: nothing is sent there. Not the engine's own word for nobody either, which is the largest number: a queue

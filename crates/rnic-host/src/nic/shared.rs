@@ -112,7 +112,7 @@ impl Nic {
 
     /// When [`Nic::progress`] has work, even if nothing comes in.
     fn next_due(&self, now: Time) -> Option<Time> {
-        if (self.engine.has_packets() || self.engine.has_falcon_packets()) && !self.link.is_held_up() {
+        if self.engine.has_packets() && !self.link.is_held_up() {
             return Some(now);
         }
         let held_up_until = self.link.is_held_up().then(|| now + HELD_UP_WAIT);

@@ -91,6 +91,7 @@ impl SplitServer {
     }
 
     /// Takes in an acknowledgement of responses. Of requests, `in_flight` are under way.
+    #[inline(always)]
     pub(in crate::roce) fn on_ack(
         &mut self,
         shared: &mut ConnShared,
@@ -125,6 +126,7 @@ impl SplitServer {
         if stale { RxOutcome::Duplicate } else { RxOutcome::Accepted }
     }
 
+    #[inline(never)]
     fn on_nack(
         &mut self,
         shared: &mut ConnShared,

@@ -21,7 +21,7 @@ const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
 impl Requester {
     /// Checks packet `seq` of an answer, which is the packet expected (`is_expected`) or an early one, and places it.
     /// After an error nothing has changed, but for the entry that fails when the packet's turn has come.
-    #[inline(never)]
+    #[inline(always)]
     pub(in crate::roce) fn accept_answer<D: Dma>(
         &mut self,
         verbs: &mut Verbs,

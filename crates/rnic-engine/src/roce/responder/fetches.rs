@@ -203,6 +203,7 @@ impl Responder {
     }
 
     /// Takes in an acknowledgement of responses.
+    #[inline(always)]
     pub(in crate::roce) fn on_response_ack(
         &mut self,
         requester: &mut Requester,
@@ -233,6 +234,7 @@ impl Responder {
 
     /// Keeps the responder in the ring while it has something to send or to say. What is sent again takes no new credit
     /// at the peer, and so does not wait for any.
+    #[inline(always)]
     fn wake_serving(&mut self, requester: &mut Requester, verbs: &Verbs, core: &mut Core) {
         let (head, shared) = (&verbs.head, &mut requester.shared);
         let retransmits = matches!(self.fetches.as_deref(), Some(FetchServer::Split(server)) if server.retransmits());

@@ -116,7 +116,7 @@ impl Host {
     /// Takes from the engine what there is room for, and asks for its state.
     fn fetch_state_of_leaving(&mut self, now: Time, network: &mut Network) {
         while self.nic.as_ref().is_some_and(|nic| nic.falcon.leaving.len() < AHEAD) {
-            let Some((entry, from)) = self.next_falcon_packet(now, network) else { break };
+            let Some((entry, from)) = self.next_packet_of_any(now, network) else { break };
             let Some(nic) = &mut self.nic else { break };
             let ready = nic.contexts.access(now, from, &mut nic.bus);
             let ready = nic.falcon.turn(ready, from, nic.plan.qp_cycle);
