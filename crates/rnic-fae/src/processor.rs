@@ -59,8 +59,8 @@ pub struct ProcessorConfig {
 /// Why an engine cannot be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FaeError {
-    /// The program answers no reports.
-    #[error("this control policy does not understand the reports of a datapath with flows")]
+    /// The program answers no reports, and leaves no place for what would make them into events.
+    #[error("this control policy reads no reports of a datapath with flows, and keeps too much to be told of events")]
     NoReports,
     /// The program's state does not travel.
     #[error("this control policy needs a memory: it cannot run stateless")]

@@ -53,7 +53,7 @@ impl Program for Erased {
     type State = PolicyState;
 
     fn understands_reports(&self) -> bool {
-        (self.0.policy.interest)(&self.0.params).reports
+        self.0.policy.takes_reports(&self.0.params)
     }
 
     fn has_lanes(&self) -> bool {
@@ -61,7 +61,7 @@ impl Program for Erased {
     }
 
     fn start(&self, view: &ControlView) -> (PolicyState, ControlActions) {
-        (self.0.policy.start)(&self.0.params, view)
+        (self.0.policy.start_on_flows)(&self.0.params, view)
     }
 
     #[inline(always)]

@@ -11,7 +11,10 @@
 //! * signals and results that only the paper (table 3) and later generations have stand in reserved bits, with the
 //!   later generations' widths. Event: flow 3 (bit 404), ACK-request rate 4, occupancy 5, CSIG 16 + 1 valid, first 1,
 //!   flows of the connection less one 3, and flow label 20 (bit 448). Response: RACK 24 (bit 256), TLP 24, alpha of
-//!   requests 4, of responses 4, ACK-request rate 4, flow 3. All other reserved bits are zero;
+//!   requests 4, of responses 4, ACK-request rate 4, flow 3. Ours alone: packets in flight 10 (bit 437), packets were
+//!   lost 1, packets that arrived marked 10 (bit 468), that left 10, and the rate 20 in events, and the rate 20 (bit
+//!   320) in responses.
+//!   All other reserved bits are zero;
 //! * counters that do not fit stop at their largest value: packets acknowledged, retransmissions, hops;
 //! * *first* says that a connection's number is new, and that a table has nothing on it.
 
@@ -20,7 +23,7 @@ mod bits;
 use rnic_policy::control::Cwnd;
 use rnic_policy::control::lanes::{Acks, Answers, LANES};
 use rnic_policy::control::report::{
-    AckRate, Alpha, Carried, DelaySelect, FlowActions, FlowReport, Gap, InForce, ReportKind, Ticks, Times,
+    AckRate, Alpha, Carried, DelaySelect, FlowActions, FlowReport, Gap, InForce, RateLimit, ReportKind, Ticks, Times,
 };
 
 use bits::{LaneWords, get, get_short, put, put_lanes};
@@ -88,6 +91,9 @@ pub(crate) fn as_recorded(report: &FlowReport) -> FlowReport {
         flow: report.flow & 7,
         flows: (report.flows.wrapping_sub(1) & 7) + 1,
         acked: report.acked.min(1_023),
+        marked: report.marked.min(1_023),
+        sent: report.sent.min(1_023),
+        in_flight: report.in_flight.min(1_023),
         hops: report.hops.min(15),
         rx_level: report.rx_level.min(31),
         ecn: report.ecn & 0x3fff,
@@ -160,7 +166,12 @@ impl EventRecord {
         put::<432, 1>(&mut words, report.csig.is_some().into());
         put::<433, 1>(&mut words, event.first.into());
         put::<434, 3>(&mut words, report.flows.wrapping_sub(1).into());
+        put::<437, 10>(&mut words, report.in_flight.min(1_023).into());
+        put::<447, 1>(&mut words, report.lost.into());
         put::<448, 20>(&mut words, report.label.into());
+        put::<468, 10>(&mut words, report.marked.min(1_023).into());
+        put::<478, 10>(&mut words, report.sent.min(1_023).into());
+        put::<488, 20>(&mut words, report.in_force.rate.get().into());
         put::<511, 1>(&mut words, generation.into());
         Self(words)
     }
@@ -227,6 +238,10 @@ impl EventRecord {
             flow: get::<404, 3>(words) as u8,
             flows: get::<434, 3>(words) as u8 + 1,
             acked: get::<243, 10>(words) as u16,
+            marked: get::<468, 10>(words) as u16,
+            sent: get::<478, 10>(words) as u16,
+            in_flight: get::<437, 10>(words) as u16,
+            lost: get::<447, 1>(words) != 0,
             t1: ticks(get::<26, 24>(words)),
             t2: ticks(get::<50, 24>(words)),
             t3: ticks(get::<74, 24>(words)),
@@ -244,6 +259,7 @@ impl EventRecord {
                 fcwnd: Cwnd::from_fixed(get::<167, 21>(words) << CWND_SHIFT),
                 ncwnd: get::<208, 11>(words) as u16,
                 gap: Gap::slots(get::<188, 20>(words)),
+                rate: RateLimit::steps(get::<488, 20>(words) as u32),
                 rto: ticks(get::<219, 24>(words)),
                 ack_rate: AckRate::code(get::<407, 4>(words) as u32),
             },
@@ -366,6 +382,7 @@ impl ResponseRecord {
         put::<308, 4>(&mut words, actions.alpha_responses.get().into());
         put::<312, 4>(&mut words, actions.ack_rate.get().into());
         put::<316, 3>(&mut words, response.flow.into());
+        put::<320, 20>(&mut words, actions.rate.get().into());
         Self(words)
     }
 
@@ -382,6 +399,7 @@ impl ResponseRecord {
                 fcwnd: Cwnd::from_fixed(get::<49, 21>(words) << CWND_SHIFT),
                 ncwnd: get::<90, 11>(words) as u16,
                 gap: Gap::slots(get::<70, 20>(words)),
+                rate: RateLimit::steps(get::<320, 20>(words) as u32),
                 rto: ticks(get::<101, 24>(words)),
                 rack: ticks(get::<256, 24>(words)),
                 tlp: ticks(get::<280, 24>(words)),

@@ -320,6 +320,29 @@ fn f1_another_program_runs_without_another_datapath() {
     assert!(decisions.iter().all(|(.., actions)| actions.fcwnd == Cwnd::packets(16)));
 }
 
+/// Fills its block of state, and reads no reports.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Large([u64; 8]);
+
+impl Control for Large {
+    const NAME: &'static str = "large";
+    const SUMMARY: &'static str = "keeps as much as there is";
+    const PARAMS: &'static [ParamSpec] = &[];
+
+    fn start(_: &Params, _: &ControlView) -> (Self, ControlActions) {
+        (Self::zeroed(), ControlActions::default())
+    }
+
+    fn interest(_: &Params) -> ControlInterest {
+        ControlInterest { acked: true, ..ControlInterest::default() }
+    }
+
+    fn on_event(&mut self, _: &ControlEvent, _: &ControlView, _: &Params) -> ControlActions {
+        ControlActions::default()
+    }
+}
+
 #[test]
 fn engines_that_cannot_be_are_refused() {
     let refusal = |form| Processor::new(fixed(), &config(form, 1)).err();
@@ -328,6 +351,9 @@ fn engines_that_cannot_be_are_refused() {
     let many = config(Form::Stateless, (1 << 24) + 1);
     assert_eq!(Processor::new(swift(), &many).err(), Some(FaeError::TooManyConnections((1 << 24) + 1)));
     let policy = rnic_transports::control::find("dcqcn").expect("it is registered");
-    let deaf = rnic_fae::Erased(Configured { policy, params: Params::defaults(policy.params) });
-    assert_eq!(Processor::new(deaf, &config(Form::Table, 1)).err(), Some(FaeError::NoReports));
+    let told = rnic_fae::Erased(Configured { policy, params: Params::defaults(policy.params) });
+    assert_eq!(Processor::new(told, &config(Form::Table, 1)).err(), None, "it is told of events");
+    let policy = rnic_policy::ControlPolicy::of::<Large>();
+    let large = rnic_fae::Erased(Configured { policy, params: Params::default() });
+    assert_eq!(Processor::new(large, &config(Form::Table, 1)).err(), Some(FaeError::NoReports), "no place beside it");
 }

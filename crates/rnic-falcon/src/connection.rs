@@ -114,7 +114,10 @@ impl Connection {
         let rto = Ticks::of(connection.delivery.rto());
         for flow in 0..flows {
             let fcwnd = first.fcwnd.share(flow, flows);
-            connection.take_actions(flow, &FlowActions { fcwnd, rto, rack: rto, tlp: rto, ..*first });
+            // Who leaves times to the recovery policy leaves them to it from the beginning.
+            let first_wait = |set: Ticks| if set == Ticks::ZERO { set } else { rto };
+            let (rack, tlp) = (first_wait(first.rack), first_wait(first.tlp));
+            connection.take_actions(flow, &FlowActions { fcwnd, rto, rack, tlp, ..*first });
         }
         Ok(connection)
     }

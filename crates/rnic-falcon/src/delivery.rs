@@ -53,6 +53,7 @@ pub use transmit::{Departure, Leaving};
 use std::sync::Arc;
 
 use rnic_base::{Duration, Time};
+use rnic_policy::control::report::AckRate;
 use rnic_policy::paths::FLOWS_MAX;
 use rnic_policy::{Cwnd, PolicyState};
 use rnic_wire::falcon::{FlowLabel, NackCode, Window, WindowBases};
@@ -145,6 +146,8 @@ pub struct Delivery {
     gives_way: bool,
     /// Something could have left, had there been room at the peer's host.
     lacks_room: bool,
+    /// The rate of acknowledgements that was last asked for, which comes back in reports.
+    ack_rate: AckRate,
     dead: bool,
 }
 
@@ -175,7 +178,7 @@ impl Delivery {
             tx: Windows::new(tx),
             rx: Windows::new(rx),
             flows: Flows::new(config),
-            limits: Limits { ncwnd: config.ncwnd, packet_gap: Duration::ZERO, departed: Time::ZERO, room: u64::MAX },
+            limits: Limits::new(config.ncwnd),
             requester: AckRequester::default(),
             echo: Echo::new(config.flows),
             nacks: Nacks::new(),
@@ -187,6 +190,7 @@ impl Delivery {
             paced_until: NEVER,
             gives_way: false,
             lacks_room: false,
+            ack_rate: signal::ACK_RATE_FIRST,
             dead: false,
             config: Settings::of(config, policies),
         }
@@ -284,7 +288,7 @@ impl Delivery {
     /// Packets of `flow` that were acknowledged and are not in an event yet: they go with the flow's next.
     #[inline]
     pub fn untold_on(&self, flow: u8) -> u32 {
-        self.flows.get(flow).acknowledged
+        self.flows.get(flow).acknowledged.into()
     }
 
     /// The label of `flow`.

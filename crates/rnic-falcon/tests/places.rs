@@ -27,6 +27,7 @@ fn event(number: u32, now: Time, first: &FlowActions) -> Event {
         fcwnd: first.fcwnd,
         ncwnd: first.ncwnd,
         gap: first.gap,
+        rate: first.rate,
         rto: Ticks::of(Duration::from_ms(1)),
         ack_rate: first.ack_rate,
     };

@@ -12,7 +12,7 @@ use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::resources::{ResourceConfig, Resources};
 use rnic_falcon::transaction::{Kind, Ordering, Submission, TransactionConfig};
 use rnic_policy::control::ControlInterest;
-use rnic_policy::control::report::{AckRate, Alpha, Carried, Gap, ReportKind, Ticks};
+use rnic_policy::control::report::{AckRate, Alpha, Carried, Gap, RateLimit, ReportKind, Ticks};
 use rnic_policy::{Configured, Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
 use rnic_policy::{FlowActions, FlowReport, ParamSpec, Params};
 use rnic_wire::falcon::{Acknowledgement, Body, FlowLabel, Packet, Timestamp, UlpProtocol};
@@ -125,6 +125,7 @@ const FIRST: FlowActions = FlowActions {
     fcwnd: Cwnd::packets(32),
     ncwnd: 64,
     gap: Gap::NONE,
+    rate: RateLimit::NONE,
     rto: Ticks::new(7_629),
     rack: Ticks::new(7_629),
     tlp: Ticks::new(7_629),

@@ -5,9 +5,10 @@
 //! line rate.
 //!
 //! A datapath that measures more and can be told more (Falcon: [`report`]) speaks by the same contract, with an event
-//! and an answer of its own: [`ControlEvent::Reported`], [`ControlActions::flow`]. A controller that understands both
-//! kinds of events runs on both kinds of datapath.
+//! and an answer of its own: [`ControlEvent::Reported`], [`ControlActions::flow`]. A controller that does not read
+//! reports itself is told in the events of the others ([`adapt`]), so every controller runs on both kinds of datapath.
 
+pub mod adapt;
 pub mod lanes;
 pub mod report;
 
@@ -219,6 +220,8 @@ pub struct ControlPolicy {
     pub state_bytes: usize,
     /// See [`Control::start`].
     pub start: fn(&Params, &ControlView) -> (PolicyState, ControlActions),
+    /// The same on a datapath that reports on flows: the answer says what those are to do.
+    pub start_on_flows: fn(&Params, &ControlView) -> (PolicyState, ControlActions),
     /// See [`Control::interest`].
     pub interest: fn(&Params) -> ControlInterest,
     /// See [`Control::on_event`].
@@ -243,18 +246,29 @@ impl ControlPolicy {
                 let (state, actions) = T::start(params, view);
                 (PolicyState::of(state), actions)
             },
+            start_on_flows: adapt::start::<T>,
             interest: T::interest,
-            on_event: |state, event, view, params| state.get_mut::<T>().on_event(event, view, params),
+            on_event: |state, event, view, params| match event {
+                ControlEvent::Reported(report) if !T::interest(params).reports => {
+                    adapt::on_report::<T>(state, report, view, params)
+                }
+                _ => state.get_mut::<T>().on_event(event, view, params),
+            },
             on_acks: |states, acks, set, params, answers| T::on_acks(&mut Typed(states), acks, set, params, answers),
             carry: |state| state.get_mut::<T>().carry(),
             restore: |carried, report, params| T::restore(carried, report, params).map(PolicyState::of),
         }
     }
 
+    /// Returns whether it runs on a datapath that reports on flows: it reads reports, or is [adapted](adapt).
+    pub fn takes_reports(&self, params: &Params) -> bool {
+        (self.interest)(params).reports || self.state_bytes <= adapt::ADAPTED_STATE_MAX
+    }
+
     /// Whether its state travels, as [`Control::carry`] says of a fresh one.
     pub fn travels(&self, params: &Params) -> bool {
         let view = ControlView { now: Time::ZERO, line_rate: BitRate::gbps(100), mtu: 1_024, in_flight: 0 };
-        let (mut state, _) = (self.start)(params, &view);
+        let (mut state, _) = (self.start_on_flows)(params, &view);
         (self.carry)(&mut state).is_some()
     }
 }

@@ -4,6 +4,7 @@ use rnic_base::limits::OUTSTANDING_PACKETS_MAX;
 use rnic_base::{AnyRing, Duration};
 
 use crate::control::ControlPolicy;
+use crate::control::adapt::ADAPTED_STATE_MAX;
 use crate::falcon::{
     AdaptiveForm, AdaptivePlace, FALCON_PARAMS, FalconErrors, FalconIsolation, FalconOrdering, FalconShape,
 };
@@ -226,8 +227,13 @@ pub enum ProfileError {
     /// What FaSR's receivers count travels in its own acknowledgements only.
     #[error("transport `{0}`: a shared pool and FaSR's headers need each other")]
     PoolNeedsFasr(&'static str),
-    /// The adaptive engine tells its program nothing but reports.
-    #[error("transport `{0}`: `{1}` understands no reports of flows, and Falcon's adaptive engine has nothing else")]
+    /// The adaptive engine tells its program nothing but reports, and who makes them into events keeps something beside
+    /// the controller.
+    #[error(
+        "transport `{0}`: `{1}` reads no reports of flows, which are all that Falcon's adaptive engine has, and its \
+         state leaves no place for what makes them into events: {max} bytes at most",
+        max = ADAPTED_STATE_MAX
+    )]
     ControlWithoutReports(&'static str, &'static str),
     /// Between a datapath and a stateless engine travels what fits into a record, and not every policy's state does.
     #[error("transport `{0}`: `{1}` needs a memory for its state, which does not travel: fae_form cannot be stateless")]
@@ -494,7 +500,7 @@ impl Profile {
     /// Refuses what Falcon's adaptive engine cannot run, or not as `shape` says.
     fn check_adaptive(&self, shape: &FalconShape) -> Result<(), ProfileError> {
         let Configured { policy, params } = &self.control;
-        if !(policy.interest)(params).reports {
+        if !policy.takes_reports(params) {
             return Err(ProfileError::ControlWithoutReports(self.name, policy.name));
         }
         if shape.fae_form == AdaptiveForm::Stateless && !policy.travels(params) {

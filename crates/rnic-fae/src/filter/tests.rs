@@ -1,7 +1,7 @@
 //! Who enters at which occupancy, and what becomes of those who do not.
 
 use rnic_policy::control::Cwnd;
-use rnic_policy::control::report::{AckRate, Carried, FlowReport, Gap, InForce};
+use rnic_policy::control::report::{AckRate, Carried, FlowReport, Gap, InForce, RateLimit};
 use rnic_policy::kit::report;
 
 use super::*;
@@ -12,7 +12,7 @@ const FILTER: Filter = Filter { thresholds: [10, 20, 30], quiet: Ticks::new(1_02
 
 fn event(connection: u32, now: u32, acked: u16) -> Event {
     let (fcwnd, rto) = (Cwnd::packets(32), Ticks::MAX);
-    let in_force = InForce { fcwnd, ncwnd: 64, gap: Gap::NONE, rto, ack_rate: AckRate::ALL };
+    let in_force = InForce { fcwnd, ncwnd: 64, gap: Gap::NONE, rate: RateLimit::NONE, rto, ack_rate: AckRate::ALL };
     let report = FlowReport { acked, ..report(0, Ticks::new(now), [0; 3], in_force) };
     Event { connection, first: false, queue: 0, report, carried: Carried::default() }
 }

@@ -11,6 +11,10 @@ const EVENT: Event = Event {
         flow: 3,
         flows: 6,
         acked: 1_000,
+        marked: 0x155,
+        sent: 0x2aa,
+        in_flight: 0x133,
+        lost: true,
         t1: Ticks::new(0x12_3456),
         t2: Ticks::new(0x9a_bcde),
         t3: Ticks::new(0xff_ffff),
@@ -28,6 +32,7 @@ const EVENT: Event = Event {
             fcwnd: Cwnd::from_fixed(0x15_4321 << 6),
             ncwnd: 0x5a5,
             gap: Gap::slots(0xf_1234),
+            rate: RateLimit::steps(0xc_3c3c),
             rto: Ticks::new(1_907),
             ack_rate: AckRate::code(4),
         },
@@ -55,6 +60,7 @@ const RESPONSE: Response = Response {
         fcwnd: Cwnd::from_fixed(0x15_4321 << 6),
         ncwnd: 0x5a5,
         gap: Gap::slots(0xf_1234),
+        rate: RateLimit::steps(0xc_3c3c),
         rto: Ticks::new(1_907),
         rack: Ticks::new(0xaa_aaaa),
         tlp: Ticks::new(0x55_5555),
@@ -122,9 +128,13 @@ fn f22_an_event_is_its_table_bit_for_bit() {
         (1, 1),          // CSIG is valid
         (1, 1),          // first of the connection
         (3, 5),          // flows of the connection, less one
-        (11, 0),         // nothing
+        (10, 0x133),     // packets in flight
+        (1, 1),          // packets were lost
         (20, 0xa_5a5a),  // flow label
-        (43, 0),         // nothing
+        (10, 0x155),     // packets that arrived marked
+        (10, 0x2aa),     // packets that left
+        (20, 0xc_3c3c),  // rate in force
+        (3, 0),          // nothing
         (1, 1),          // gen
     ];
     let record = EventRecord::pack(&EVENT, true);
@@ -132,7 +142,7 @@ fn f22_an_event_is_its_table_bit_for_bit() {
     assert_eq!(record.unpack(), EVENT);
     assert!(record.generation());
     assert_eq!(EventRecord::from_bytes(&record.to_bytes()), record);
-    assert_eq!(EventRecord::pack(&EVENT, false).to_bytes()[63], 0, "the last bit is the generation");
+    assert_eq!(EventRecord::pack(&EVENT, false).to_bytes()[63] & 0x80, 0, "the last bit is the generation");
 }
 
 #[test]
@@ -162,12 +172,14 @@ fn f23_a_response_is_its_table_bit_for_bit() {
         (4, 6),          // alpha of responses
         (4, 4),          // ACK-request rate
         (3, 3),          // flow
-        (193, 0),        // nothing
+        (1, 0),          // nothing
+        (20, 0xc_3c3c),  // rate
+        (172, 0),        // nothing
     ];
     let mut fields: Vec<(u32, u64)> = table.to_vec();
     // `bytes_of` takes at most 64 bits at a time.
     let (rest, _) = fields.pop().expect("the reserved bits");
-    fields.extend([(63, 0), (63, 0), (63, 0), (rest - 189, 0)]);
+    fields.extend([(63, 0), (63, 0), (rest - 126, 0)]);
     let record = ResponseRecord::pack(&RESPONSE);
     assert_eq!(record.to_bytes(), bytes_of(&fields));
     assert_eq!(record.unpack(), RESPONSE);

@@ -223,7 +223,7 @@ impl Delivery {
         self.tx[window].discount(sent);
         let flow = self.flows.get_mut(sent.flow);
         flow.outstanding -= 1;
-        flow.acknowledged += 1;
+        flow.acknowledged = flow.acknowledged.saturating_add(1);
         upper.acked(now, sent.context);
     }
 

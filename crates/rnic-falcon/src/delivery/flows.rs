@@ -23,7 +23,11 @@ pub(crate) struct Flow {
     /// Packets sent on it and not acknowledged.
     pub(crate) outstanding: u32,
     /// Packets acknowledged since the last report to the adaptive engine.
-    pub(crate) acknowledged: u32,
+    pub(crate) acknowledged: u16,
+    /// Packets that left since then, again or for the first time.
+    pub(crate) left: u16,
+    /// Packets were taken for lost since then, before their timeout.
+    pub(crate) lost: bool,
     /// Packets that arrived marked, as its last answer said.
     pub(crate) ecn: u16,
     /// When to probe, as recovery said last.
@@ -107,6 +111,8 @@ impl Flows {
             fcwnd: config.fcwnd.share(flow as u8, config.flows),
             outstanding: 0,
             acknowledged: 0,
+            left: 0,
+            lost: false,
             ecn: 0,
             probe: None,
             rack_rto: None,

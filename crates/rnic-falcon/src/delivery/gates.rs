@@ -24,7 +24,9 @@
 
 use rnic_base::{Duration, Seq, Time};
 use rnic_policy::Cwnd;
+use rnic_policy::control::report::RateLimit;
 
+use crate::delivery::pace::SLOT;
 use crate::delivery::tx_window::{Kind, TxWindow};
 use crate::delivery::windows::Windows;
 use crate::seam::Gates;
@@ -33,21 +35,46 @@ use crate::seam::Gates;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) ncwnd: u32,
+    /// The rate of packets that carry data, on average.
+    pub(crate) rate: RateLimit,
     pub(crate) packet_gap: Duration,
-    /// When the last packet left.
-    pub(crate) departed: Time,
+    /// When the last packet left, or, where there is a rate, has left by that.
+    departed: Time,
     /// Packets that the peer's host has room for, beyond those under way.
     pub(crate) room: u64,
 }
 
 impl Limits {
+    pub(crate) fn new(ncwnd: u32) -> Self {
+        let (packet_gap, departed) = (Duration::ZERO, Time::ZERO);
+        Self { ncwnd, rate: RateLimit::NONE, packet_gap, departed, room: u64::MAX }
+    }
+
     /// When the next packet of `window` may leave.
     #[inline]
     pub(crate) fn departure(&self, window: &TxWindow) -> Time {
         if self.packet_gap == Duration::ZERO {
-            return Time::ZERO;
+            return if self.rate.is_set() { self.departed } else { Time::ZERO };
         }
         window.opened.max(self.departed) + self.packet_gap
+    }
+
+    /// Returns whether packets wait for times.
+    #[inline]
+    pub(crate) fn are_paced(&self) -> bool {
+        self.packet_gap > Duration::ZERO || self.rate.is_set()
+    }
+
+    /// A packet with `payload` bytes leaves.
+    #[inline]
+    pub(crate) fn leave(&mut self, now: Time, payload: u32) {
+        if self.rate.is_set() {
+            // What the wheel's slots hold a packet back is made up for.
+            let begun = self.departed.max(Time::from_ps(now.as_ps().saturating_sub(SLOT.as_ps())));
+            self.departed = begun + self.rate.time_of(u64::from(payload));
+        } else {
+            self.departed = now;
+        }
     }
 
     /// Gates for packets that leave for the first time, pacing aside.

@@ -138,6 +138,7 @@ impl Delivery {
             } else if tx.mark(seq) {
                 tx.sent_mut(seq).early += 1;
                 self.counters.sent_again_early += 1;
+                self.flows.get_mut(sent.flow).lost = true;
             }
         }
     }

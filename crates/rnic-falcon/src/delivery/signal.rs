@@ -11,7 +11,9 @@
 
 use rnic_base::{Duration, RareQueue, Time};
 use rnic_policy::Cwnd;
-use rnic_policy::control::report::{AckRate, DelaySelect, FlowActions, FlowReport, Gap, InForce, ReportKind, Ticks};
+use rnic_policy::control::report::{
+    AckRate, DelaySelect, FlowActions, FlowReport, Gap, InForce, RateLimit, ReportKind, Ticks,
+};
 use rnic_wire::falcon::Timestamp;
 
 use crate::delivery::Delivery;
@@ -26,6 +28,8 @@ pub struct ControlSettings {
     pub ncwnd: Option<u32>,
     /// Wait between the opening of a window and the next packet.
     pub packet_gap: Option<Duration>,
+    /// Rate of the connection.
+    pub rate: Option<RateLimit>,
     /// Timeout of each packet.
     pub rto: Option<Duration>,
     /// RACK's timeout (`rack_rto`) for the flow instead of the recovery policy's; `Some(None)` gives it back.
@@ -41,13 +45,15 @@ pub struct ControlSettings {
 impl ControlSettings {
     /// What an adaptive engine wants, paths aside.
     fn of(actions: &FlowActions) -> Self {
+        let set = |time: Ticks| (time != Ticks::ZERO).then(|| time.duration());
         Self {
             fcwnd: Some(actions.fcwnd),
             ncwnd: Some(u32::from(actions.ncwnd)),
             packet_gap: Some(actions.gap.duration()),
-            rto: Some(actions.rto.duration()),
-            rack_rto: Some(Some(actions.rack.duration())),
-            probe: Some(Some(actions.tlp.duration())),
+            rate: Some(actions.rate),
+            rto: set(actions.rto),
+            rack_rto: Some(set(actions.rack)),
+            probe: Some(set(actions.tlp)),
             ack_request: Some(AckRequestRule::of_rate(actions.ack_rate)),
             label: None,
         }
@@ -61,19 +67,17 @@ pub(crate) struct Signals {
     first: Option<FlowReport>,
     /// Those behind it; most often each is taken before the next comes.
     queue: RareQueue<FlowReport>,
-    /// The rate that was last asked for, which comes back in reports.
-    ack_rate: AckRate,
 }
 
 /// Reports of a connection that can wait. Twice the flows would do for an engine that answers each before it takes the
 /// next; the rest is for timeouts that come together.
 pub const SIGNALS_MAX: usize = 32;
 
-/// The count of acknowledged packets has 10 bits.
-const ACKED_MAX: u32 = 1_023;
+/// Counts of packets have 10 bits.
+const COUNT_MAX: u16 = 1_023;
 
 /// One in 8.5: the rate of the reference simulator, near the tenth that a connection begins with.
-const ACK_RATE_FIRST: u32 = 4;
+pub(super) const ACK_RATE_FIRST: AckRate = AckRate::code(4);
 
 impl Signals {
     /// Of a connection with `flows` flows. Several may time out at one moment in both windows, and each has a report;
@@ -83,7 +87,7 @@ impl Signals {
         if flows > 1 {
             queue.made_for(2 * usize::from(flows));
         }
-        Self { first, queue, ack_rate: AckRate::code(ACK_RATE_FIRST) }
+        Self { first, queue }
     }
 
     /// Whether there is room for one more.
@@ -181,7 +185,7 @@ impl Delivery {
     /// When the connection has no such flow.
     pub fn obey(&mut self, flow: u8, actions: &FlowActions) {
         self.apply(flow, &ControlSettings::of(actions));
-        self.signals.ack_rate = actions.ack_rate;
+        self.ack_rate = actions.ack_rate;
         if actions.repath {
             self.counters.moves += 1;
             self.flows.repath(flow, self.counters.moves);
@@ -202,6 +206,9 @@ impl Delivery {
         }
         if let Some(gap) = settings.packet_gap {
             self.limits.packet_gap = gap;
+        }
+        if let Some(rate) = settings.rate {
+            self.limits.rate = rate;
         }
         if let Some(label) = settings.label {
             self.flows.set_label(flow, label);
@@ -247,10 +254,11 @@ impl Delivery {
         let (fcwnd, ncwnd) = self.windows(flow);
         let backlog = self.backlog(now);
         let told = self.flows.get_mut(flow);
-        let acked = told.acknowledged.min(ACKED_MAX) as u16;
-        told.acknowledged = 0;
+        let [acked, sent] = [&mut told.acknowledged, &mut told.left].map(|count| core::mem::take(count).min(COUNT_MAX));
+        let (lost, in_flight) = (core::mem::take(&mut told.lost), told.outstanding.min(COUNT_MAX.into()) as u16);
         let is_answer = !matches!(kind, ReportKind::Retransmitted { .. });
         // A timeout brings no news of marks: the count is what it was.
+        let marked = if is_answer { path.ecn.wrapping_sub(told.ecn) & ECN_MASK } else { 0 };
         if is_answer {
             told.ecn = path.ecn;
         }
@@ -258,8 +266,9 @@ impl Delivery {
             fcwnd,
             ncwnd,
             gap: Gap::slots(self.limits.packet_gap.as_ps().div_ceil(Gap::slots(1).duration().as_ps())),
+            rate: self.limits.rate,
             rto: Ticks::of(self.waits.rto),
-            ack_rate: self.signals.ack_rate,
+            ack_rate: self.ack_rate,
         };
         let ticks = |timestamp: Timestamp| Ticks::new(timestamp.low24());
         let (t1, t2) = if path.again { path.answered_at_once() } else { (path.t1, path.t2) };
@@ -274,6 +283,10 @@ impl Delivery {
             flow,
             flows: self.config.flows,
             acked,
+            marked: marked.min(COUNT_MAX),
+            sent,
+            in_flight,
+            lost,
             t1: ticks(t1),
             t2: ticks(t2),
             t3: ticks(path.t3),
@@ -291,6 +304,9 @@ impl Delivery {
         });
     }
 }
+
+/// The count of marks has 14 bits.
+const ECN_MASK: u16 = (1 << 14) - 1;
 
 /// Hops have 4 bits.
 const HOPS_MAX: u8 = 15;

@@ -9,7 +9,7 @@
 //! Every packet carries both bases of its sender as a receiver. If they tell all there is to tell, acknowledgements
 //! that only wait for company need not leave (specification 9.1.6; conformance probe 4).
 
-use rnic_base::{Duration, Psn32, Seq, Time};
+use rnic_base::{Psn32, Seq, Time};
 use rnic_wire::falcon::{
     Body, Cid, FlowLabel, Packet, PacketType, ResyncCode, Rsn, Timestamp, UlpProtocol, Window, WindowBases,
 };
@@ -101,8 +101,7 @@ impl Delivery {
         if let Some((window, seq)) = self.next_again(now) {
             // Some repeats come faster than they can leave: probes where packets are paced, and what lies beyond the
             // peer's window, each round trip. What is new gets every other turn then: it may be what opens the window.
-            let is_paced = self.limits.packet_gap > Duration::ZERO;
-            self.gives_way = is_paced || self.tx[window].sent(seq).held == Held::BeyondWindow;
+            self.gives_way = self.limits.are_paced() || self.tx[window].sent(seq).held == Held::BeyondWindow;
             return Some(self.send_again(now, window, seq, packet, upper));
         }
         self.send_first(now, packet, upper)
@@ -123,7 +122,7 @@ impl Delivery {
     #[inline]
     fn send_first(&mut self, now: Time, packet: &mut Packet, upper: &mut impl Upper) -> Option<Leaving> {
         // A packet that is to come and too early is waited for, even if there is none yet.
-        if self.limits.packet_gap == Duration::ZERO && !upper.has_next() {
+        if !self.limits.are_paced() && !upper.has_next() {
             return None;
         }
         let fcwnd = self.flows.fcwnd();
@@ -146,7 +145,9 @@ impl Delivery {
         };
         let rsn = body.rsn().expect("requests and data have one");
         let flow = self.flows.choose(now, &self.config.policies.paths);
-        self.flows.get_mut(flow).outstanding += 1;
+        let told = self.flows.get_mut(flow);
+        told.outstanding += 1;
+        told.left = told.left.saturating_add(1);
         // The last that there is room for: the next waits for the answer.
         let ask = self.requester.ask(&self.config.ack_request, fcwnd) | (self.limits.room == 1);
         if self.measured.is_some() && self.is_quiet() {
@@ -234,6 +235,8 @@ impl Delivery {
         let (context, is_request, flow) = (sent.context, sent.kind.is_request(), sent.flow);
         tx.outstanding_again += u32::from(is_request);
         self.flows.count_again(flow);
+        let told = self.flows.get_mut(flow);
+        told.left = told.left.saturating_add(1);
         let outgoing = upper.again(now, context);
         outgoing.put(packet);
         let label = self.complete(now, window, seq, true, packet);
@@ -246,7 +249,7 @@ impl Delivery {
         let tx = &mut self.tx[window];
         tx.timer = tx.timer.min(now + self.waits.rto);
         let flow = tx.sent(seq).flow;
-        self.limits.departed = now;
+        self.limits.leave(now, packet.payload_len);
         self.waits.quiet_since = now;
         if self.echo.is_waiting() && self.rx.iter().all(|rx| rx.is_told_by_base()) {
             self.echo.cancel_waiting(now);

@@ -10,7 +10,7 @@
 //! [`ControlEvent::Reported`]: super::ControlEvent::Reported
 
 use super::Cwnd;
-use super::report::{AckRate, Alpha, FlowActions, FlowReport, Gap, Ticks};
+use super::report::{AckRate, Alpha, FlowActions, FlowReport, Gap, RateLimit, Ticks};
 
 /// Reports side by side. Enough that work on one waits for no other's, few enough that all of it stays in the
 /// first-level cache and that two of one connection are rare.
@@ -90,6 +90,7 @@ impl Answers {
             fcwnd: Cwnd::from_fixed(u64::from(self.fcwnd[lane]) << 6),
             ncwnd: self.ncwnd[lane] as u16,
             gap: Gap::slots(self.gap[lane].into()),
+            rate: RateLimit::NONE,
             rto: self.rto[lane],
             rack: self.rack[lane],
             tlp: self.tlp[lane],

@@ -7,7 +7,7 @@
 //! A report speaks of one flow of one connection, and a flow has at most one report outstanding. What is in force comes
 //! with it, so that a controller may keep nothing at all ([`Carried`]).
 
-use rnic_base::{Duration, Time};
+use rnic_base::{BitRate, Duration, Time};
 
 use super::Cwnd;
 
@@ -132,6 +132,52 @@ impl Gap {
     }
 }
 
+/// A rate that a connection's packets keep to, in steps of a Mbit/s: 20 bits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct RateLimit(u32);
+
+impl RateLimit {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// Bits of a value.
+    pub const BITS: u32 = 20;
+    const STEP_BPS: u64 = 1_000_000;
+
+    /// Returns `rate` in whole steps, at least one; none where that is the line's or more than 20 bits hold.
+    #[inline]
+    pub const fn of(rate: BitRate, line_rate: BitRate) -> Self {
+        let steps = rate.as_bps() / Self::STEP_BPS;
+        if rate.as_bps() >= line_rate.as_bps() || steps >> Self::BITS != 0 {
+            return Self::NONE;
+        }
+        Self(if steps == 0 { 1 } else { steps as u32 })
+    }
+
+    /// Returns the limit that the low 20 bits of `steps` stand for.
+    #[inline]
+    pub const fn steps(steps: u32) -> Self {
+        Self(steps & ((1 << Self::BITS) - 1))
+    }
+
+    /// Returns its steps.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// Returns whether there is one.
+    #[inline]
+    pub const fn is_set(self) -> bool {
+        self.0 != 0
+    }
+
+    /// Returns how long `bytes` take at it: no time where there is none.
+    #[inline]
+    pub const fn time_of(self, bytes: u64) -> Duration {
+        if self.is_set() { BitRate::bps(self.0 as u64 * Self::STEP_BPS).serialize(bytes) } else { Duration::ZERO }
+    }
+}
+
 /// How large a share of what is free one connection may hold (dynamic thresholds): 2^(3 - code), 8 to 1/4096.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Alpha(u8);
@@ -231,6 +277,8 @@ pub struct InForce {
     pub ncwnd: u16,
     /// Pacing.
     pub gap: Gap,
+    /// The connection's rate.
+    pub rate: RateLimit,
     /// The retransmission timeout.
     pub rto: Ticks,
     /// How often acknowledgements are asked for.
@@ -248,6 +296,14 @@ pub struct FlowReport {
     pub flows: u8,
     /// Packets of this flow acknowledged since the report before; stops at 1023.
     pub acked: u16,
+    /// Of this flow, packets that arrived marked since the report before; stops at 1023.
+    pub marked: u16,
+    /// Packets of this flow that left since then, again or for the first time; stops at 1023.
+    pub sent: u16,
+    /// Packets of this flow that are in flight, with the one of the report no more; stops at 1023.
+    pub in_flight: u16,
+    /// Recovery has taken packets of this flow for lost since then, before their timeout.
+    pub lost: bool,
     /// When the packet that drew the acknowledgement left (the sender's clock).
     pub t1: Ticks,
     /// When it arrived (the receiver's clock).
@@ -355,7 +411,9 @@ pub struct FlowActions {
     pub ncwnd: u16,
     /// Pacing of the connection.
     pub gap: Gap,
-    /// Retransmission timeout of the connection.
+    /// Rate of the connection, beside the gap.
+    pub rate: RateLimit,
+    /// Retransmission timeout of the connection. Zero leaves it as it is; so do the next two, to the recovery policy.
     pub rto: Ticks,
     /// RACK: so long after a packet of this flow was sent it is lost, if a later one has arrived.
     pub rack: Ticks,
@@ -375,8 +433,8 @@ impl FlowActions {
     /// What is in force where that was done.
     #[inline]
     pub const fn in_force(&self) -> InForce {
-        let Self { fcwnd, ncwnd, gap, rto, ack_rate, .. } = *self;
-        InForce { fcwnd, ncwnd, gap, rto, ack_rate }
+        let Self { fcwnd, ncwnd, gap, rate, rto, ack_rate, .. } = *self;
+        InForce { fcwnd, ncwnd, gap, rate, rto, ack_rate }
     }
 }
 

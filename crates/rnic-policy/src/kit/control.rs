@@ -10,7 +10,8 @@ use crate::control::{ControlActions, ControlEvent, ControlPolicy, ControlView};
 ///
 /// Checks, after every event: equal events give equal answers; windows are above zero; rates are above zero and at most
 /// the line rate; ticks lie in the future and not closer than a microsecond, so that no queue pair can keep a core
-/// busy. A controller that understands reports is driven with those too: see [`super::reports`].
+/// busy. It is driven with the reports of a datapath with flows too, which it reads itself or is told in events: see
+/// [`super::reports`].
 ///
 /// # Errors
 /// The first violation, with what replays it.
@@ -40,7 +41,7 @@ pub fn check_control(policy: &ControlPolicy, seed: u64, steps: u64) -> Result<()
                 return Err(bad(step, format!("{event:?}: speaks of flows to a datapath that has none")));
             }
         }
-        if (policy.interest)(&params).reports {
+        if policy.takes_reports(&params) {
             super::reports::check_reports(policy, &params, seed, steps)?;
         }
         if (policy.interest)(&params).lanes {

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::check_control;
 use crate::control::lanes::{Acks, Answers, LANES, LaneSet, StateLanes};
-use crate::control::report::{AckRate, Alpha, Carried, FlowActions, FlowReport, Gap, Ticks};
+use crate::control::report::{AckRate, Alpha, Carried, FlowActions, FlowReport, Gap, RateLimit, Ticks};
 use crate::control::{Control, ControlActions, ControlEvent, ControlInterest, ControlPolicy, ControlView, Cwnd};
 use crate::params::{ParamSpec, Params};
 
@@ -110,6 +110,7 @@ fn answer(fault: Fault, count: u64) -> FlowActions {
         },
         ncwnd: if fault == Fault::NicWindowTooWide { 2_048 } else { 64 },
         gap: if fault == Fault::PacesWideWindow { Gap::slots(1) } else { Gap::NONE },
+        rate: RateLimit::NONE,
         rto: if fault == Fault::TimeoutOfZero { Ticks::ZERO } else { Ticks::new(1_907) },
         rack: Ticks::new(200),
         tlp: Ticks::new(500),

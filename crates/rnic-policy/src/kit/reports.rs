@@ -45,6 +45,8 @@ pub(super) fn violation(policy: &ControlPolicy, seed: u64, step: u64, what: Stri
 pub(super) struct Run<'a> {
     policy: &'a ControlPolicy,
     params: &'a Params,
+    /// It reads reports itself.
+    reads_reports: bool,
     pub(super) view: ControlView,
     pub(super) state: PolicyState,
     twin: PolicyState,
@@ -56,12 +58,13 @@ pub(super) struct Run<'a> {
 impl<'a> Run<'a> {
     pub(super) fn start(policy: &'a ControlPolicy, params: &'a Params, flows: u64) -> Result<Self, String> {
         let view = ControlView { now: Time::ZERO, line_rate: BitRate::gbps(200), mtu: 4_096, in_flight: 0 };
-        let (mut state, first) = (policy.start)(params, &view);
+        let (mut state, first) = (policy.start_on_flows)(params, &view);
+        let reads_reports = (policy.interest)(params).reports;
         let flow = first.flow.ok_or("understands reports, but has no first word on flows")?;
-        check_flow(&flow)?;
+        check_flow(&flow, reads_reports)?;
         let in_force = Flows::new(&flow, flows as usize);
         let carried = (policy.carry)(&mut state).filter(|_| flows == 1);
-        Ok(Self { policy, params, view, state, twin: state, carried, in_force, ecn: 0 })
+        Ok(Self { policy, params, reads_reports, view, state, twin: state, carried, in_force, ecn: 0 })
     }
 
     fn step(&mut self, random: &mut RandomStream) -> Result<(), String> {
@@ -80,7 +83,7 @@ impl<'a> Run<'a> {
         }
         check_actions(&actions, self.view.line_rate).map_err(|what| format!("{event:?}: {what}"))?;
         let flow = actions.flow.ok_or_else(|| format!("{event:?} gets no answer for its flow"))?;
-        check_flow(&flow).map_err(|what| format!("{event:?}: {what}"))?;
+        check_flow(&flow, self.reads_reports).map_err(|what| format!("{event:?}: {what}"))?;
         if let Some(carried) = self.carried {
             let lost = || format!("{event:?}: a state that travels cannot be restored");
             let mut rebuilt = (self.policy.restore)(&carried, &report, self.params).ok_or_else(lost)?;
@@ -116,6 +119,10 @@ impl<'a> Run<'a> {
                 _ => ReportKind::Acked,
             },
             acked: if random.below(50) == 0 { 1_023 } else { random.below(12) as u16 },
+            marked: random.below(3) as u16,
+            sent: random.below(12) as u16,
+            in_flight: random.below(1 << 10) as u16,
+            lost: random.below(20) == 0,
             t2: ahead(told.t2),
             t3: ahead(told.t3),
             hops: random.below(16) as u8,
@@ -167,6 +174,10 @@ pub fn report(flow: u8, now: Ticks, [there, wait, back]: [u32; 3], in_force: InF
         flow,
         flows: flow + 1,
         acked: 0,
+        marked: 0,
+        sent: 0,
+        in_flight: 0,
+        lost: false,
         t1: ago(there + wait + back),
         t2: ago(wait + back),
         t3: ago(back),
@@ -184,14 +195,15 @@ pub fn report(flow: u8, now: Ticks, [there, wait, back]: [u32; 3], in_force: InF
     }
 }
 
-fn check_flow(flow: &FlowActions) -> Result<(), String> {
+/// Checks what a flow is to do. A controller that does not read reports leaves times to the recovery policy.
+fn check_flow(flow: &FlowActions, reads_reports: bool) -> Result<(), String> {
     if flow.fcwnd.fixed() == 0 || flow.fcwnd > FCWND_MAX || !flow.fcwnd.fixed().is_multiple_of(1 << 6) {
         return Err(format!("sets a window of {:?}, which is none or fits into no record", flow.fcwnd));
     }
     if flow.ncwnd == 0 || flow.ncwnd > NCWND_MAX {
         return Err(format!("sets a window of {} towards the NIC", flow.ncwnd));
     }
-    if [flow.rto, flow.rack, flow.tlp].contains(&Ticks::ZERO) {
+    if reads_reports && [flow.rto, flow.rack, flow.tlp].contains(&Ticks::ZERO) {
         return Err("sets a timeout of zero".to_owned());
     }
     if flow.fcwnd >= Cwnd::ONE && flow.gap != Gap::NONE {

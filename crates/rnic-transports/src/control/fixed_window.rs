@@ -11,7 +11,7 @@
 use bytemuck::{Pod, Zeroable};
 use rnic_base::Duration;
 use rnic_policy::control::ControlInterest;
-use rnic_policy::control::report::{Alpha, FlowActions, FlowReport, Gap, ReportKind, Ticks};
+use rnic_policy::control::report::{Alpha, FlowActions, FlowReport, Gap, RateLimit, ReportKind, Ticks};
 use rnic_policy::paths::FLOWS_MAX;
 use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, ParamSpec, Params};
 
@@ -56,6 +56,7 @@ impl Control for FixedWindow {
             fcwnd: Cwnd::packets(packets),
             ncwnd: packets as u16,
             gap: Gap::NONE,
+            rate: RateLimit::NONE,
             rto: waits::UNMEASURED,
             rack: waits::UNMEASURED,
             tlp: waits::UNMEASURED,

@@ -65,7 +65,7 @@ use rnic_base::Duration;
 use rnic_policy::control::ControlInterest;
 use rnic_policy::control::lanes::{Acks, Answers, LaneSet, StateLanes};
 use rnic_policy::control::report::{
-    AckRate, Alpha, Carried, FlowActions, FlowReport, Gap, NACK_RESOURCES, ReportKind, Ticks,
+    AckRate, Alpha, Carried, FlowActions, FlowReport, Gap, NACK_RESOURCES, RateLimit, ReportKind, Ticks,
 };
 use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, ParamSpec, Params};
 
@@ -138,6 +138,7 @@ impl Control for Swift {
             fcwnd: cwnd(window),
             ncwnd: state.nic().packets as u16,
             gap: Gap::NONE,
+            rate: RateLimit::NONE,
             rto: waits::UNMEASURED,
             rack: waits::UNMEASURED,
             tlp: waits::UNMEASURED,
@@ -246,6 +247,7 @@ impl Swift {
             fcwnd: cwnd(flow.fcwnd),
             ncwnd: nic.packets as u16,
             gap,
+            rate: RateLimit::NONE,
             rto: waits.rto(total.srtt, gap, before),
             rack: waits.rack(outcome.rtt, flow.srtt, before),
             tlp: waits.tlp(total.srtt, before),

@@ -12,7 +12,7 @@
 //! | weak order (RDMA over Falcon, 6.2) | `ordering = weak` |
 //! | no order | `ordering = unordered`, `errors = complete-in-error` |
 //! | isolation (section 4.6) | `isolation = none`, `isolation = static` |
-//! | another program in the adaptive engine | `control = fixed-window` |
+//! | another program in the adaptive engine | `control = fixed-window`, or any controller |
 //! | its three forms of state (section 5.3) | `fae_form = stateless`, `fae_form = prefetching` |
 //! | the engine on a core of its own (section 5.3; sockets alone) | `fae_place = thread` |
 //!

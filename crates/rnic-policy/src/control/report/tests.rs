@@ -3,8 +3,14 @@
 use super::*;
 use crate::kit;
 
-const IN_FORCE: InForce =
-    InForce { fcwnd: Cwnd::ONE, ncwnd: 64, gap: Gap::NONE, rto: Ticks::MAX, ack_rate: AckRate::ALL };
+const IN_FORCE: InForce = InForce {
+    fcwnd: Cwnd::ONE,
+    ncwnd: 64,
+    gap: Gap::NONE,
+    rate: RateLimit::NONE,
+    rto: Ticks::MAX,
+    ack_rate: AckRate::ALL,
+};
 
 /// A packet that leaves at `sent`, takes `there`, waits `wait`, and whose acknowledgement takes `back`; the receiver's
 /// clock is ahead by `skew`.

@@ -1,0 +1,289 @@
+//! Controllers that hear of events, on a datapath that reports on flows: Falcon.
+//!
+//! A controller that does not read reports itself ([`super::ControlInterest::reports`]) is told what a report means in
+//! events, and what it answers is made into what the datapath is to do:
+//!
+//! | report | event |
+//! |---|---|
+//! | `sent` | `Sent`, a full packet each |
+//! | `marked`, where it asks for CNPs | `Cnp`, one in its interval |
+//! | `lost`, or a NACK for want of resources | `Nacked { lost: true }` |
+//! | `acked`, the round trip less the receiver's wait, `marked` | `Acked`; `in_flight` is in the view |
+//! | a retransmission after a timeout | `TimedOut` |
+//!
+//! | answer | the datapath does |
+//! |---|---|
+//! | `window` | `fcwnd` of the flow: its share of the window |
+//! | `rate` | the connection's `rate` |
+//! | `tick_after` | see below |
+//! | nothing | what is in force stays |
+//!
+//! Round trips come one after the other, as on the RoCE family: not more often than each takes. Times (RTO, RACK's,
+//! TLP's) stay the recovery policy's. One state stands for all flows of a connection.
+//!
+//! Deviation: an adaptive engine hears reports alone, so a tick that is due comes with the next report, before what
+//! that says, at the time for which it was asked. Of more than [`TICKS_MAX`] that are overdue the rest is left out:
+//! nothing was acknowledged in that time.
+
+use bytemuck::{Pod, Zeroable};
+use rnic_base::Duration;
+
+use super::report::{AckRate, Alpha, FlowActions, FlowReport, Gap, NACK_RESOURCES, RateLimit, ReportKind, Ticks};
+use super::{Control, ControlActions, ControlEvent, ControlView, Cwnd};
+use crate::params::Params;
+use crate::state::{PolicyState, STATE_WORDS};
+
+/// Bytes of state that a controller may have to be adapted: the rest of the block is the adapter's.
+pub const ADAPTED_STATE_MAX: usize = (STATE_WORDS - 1) * size_of::<u64>();
+
+/// Overdue ticks that are made up for, at most, with a report.
+const TICKS_MAX: u32 = 64;
+
+/// A controller that sets no window leaves it to the datapath's own bounds: as wide as its widest window.
+const WINDOW_UNSET: Cwnd = Cwnd::packets(1_024);
+
+/// The widest windows of a record: 11 bits of packets with 10 of a packet's fraction, and 11 bits of packets.
+const FCWND_MAX: Cwnd = Cwnd::from_fixed((1 << 27) - (1 << 6));
+const NCWND_MAX: u16 = (1 << 11) - 1;
+
+/// All of the free resources, as of a connection that meets no congestion.
+const ALPHA_CODE: u32 = 3;
+
+/// Asks for an acknowledgement of one packet in 8.5 at least.
+const ACK_RATE_LEAST: u32 = 4;
+
+/// What the adapter keeps, the last word of the state's block: from its low bits on, when a tick is due (24, in ticks),
+/// if one is (1), when the last CNP was made (20, in [`CNP_STEP`] ticks), and when a round trip was last told (19, in
+/// ticks). Where the last two seem recent after a whole circle, 0.5 s and 69 ms, one CNP or round trip is left out.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(transparent)]
+struct Own(u64);
+
+const CNP_STEP: u32 = 4;
+const CNP_BITS: u32 = 20;
+const ROUND_TRIP_BITS: u32 = 19;
+const TICK_SET: u64 = 1 << Ticks::BITS;
+const CNP_AT: u32 = Ticks::BITS + 1;
+const ROUND_TRIP_AT: u32 = CNP_AT + CNP_BITS;
+
+const fn mask(bits: u32) -> u64 {
+    (1 << bits) - 1
+}
+
+impl Own {
+    /// Returns that of a connection that begins `now`: the last CNP and round trip were long ago.
+    fn new(now: Ticks, tick: Option<Ticks>) -> Self {
+        let cnp = u64::from(now.get() / CNP_STEP).wrapping_sub(1 << (CNP_BITS - 1)) & mask(CNP_BITS);
+        let round_trip = u64::from(now.get()).wrapping_sub(1 << (ROUND_TRIP_BITS - 1)) & mask(ROUND_TRIP_BITS);
+        let mut own = Self(cnp << CNP_AT | round_trip << ROUND_TRIP_AT);
+        own.set_tick(tick);
+        own
+    }
+
+    fn tick(self) -> Option<Ticks> {
+        (self.0 & TICK_SET != 0).then(|| Ticks::new(self.0 as u32))
+    }
+
+    fn set_tick(&mut self, due: Option<Ticks>) {
+        self.0 &= !mask(CNP_AT);
+        self.0 |= due.map_or(0, |due| u64::from(due.get()) | TICK_SET);
+    }
+
+    /// Returns whether the last CNP was `interval` ago or longer, and if so notes one `now`.
+    fn takes_cnp(&mut self, now: Ticks, interval: Duration) -> bool {
+        let steps = u64::from(now.get() / CNP_STEP) & mask(CNP_BITS);
+        let passed = steps.wrapping_sub(self.0 >> CNP_AT) & mask(CNP_BITS);
+        let is_due = passed >= u64::from(Ticks::of(interval).get() / CNP_STEP);
+        if is_due {
+            self.0 = self.0 & !(mask(CNP_BITS) << CNP_AT) | steps << CNP_AT;
+        }
+        is_due
+    }
+
+    /// Returns whether the last round trip was told `rtt` ago or longer, and if so notes one `now`.
+    fn takes_round_trip(&mut self, now: Ticks, rtt: Ticks) -> bool {
+        let ticks = u64::from(now.get()) & mask(ROUND_TRIP_BITS);
+        let passed = ticks.wrapping_sub(self.0 >> ROUND_TRIP_AT) & mask(ROUND_TRIP_BITS);
+        let is_due = passed >= u64::from(rtt.get()).min(mask(ROUND_TRIP_BITS) / 2);
+        if is_due {
+            self.0 = self.0 & mask(ROUND_TRIP_AT) | ticks << ROUND_TRIP_AT;
+        }
+        is_due
+    }
+}
+
+/// A controller's state, and behind it the adapter's.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Block {
+    words: [u64; STATE_WORDS - 1],
+    own: Own,
+}
+
+/// Returns the state of a fresh connection, and its first answer with what flows are to do.
+pub(super) fn start<T: Control>(params: &Params, view: &ControlView) -> (PolicyState, ControlActions) {
+    let (state, actions) = T::start(params, view);
+    let mut state = PolicyState::of(state);
+    if T::interest(params).reports || size_of::<T>() > ADAPTED_STATE_MAX {
+        return (state, actions);
+    }
+    let tick = actions.tick_after.map(|after| after_ticks(Ticks::at(view.now), after));
+    state.get_mut::<Block>().own = Own::new(Ticks::at(view.now), tick);
+    let window = actions.window.unwrap_or(WINDOW_UNSET);
+    let flow = FlowActions {
+        fcwnd: recorded(window),
+        ncwnd: NCWND_MAX,
+        gap: Gap::NONE,
+        rate: actions.rate.map_or(RateLimit::NONE, |rate| RateLimit::of(rate, view.line_rate)),
+        rto: Ticks::ZERO,
+        rack: Ticks::ZERO,
+        tlp: Ticks::ZERO,
+        repath: false,
+        alpha_requests: Alpha::code(ALPHA_CODE),
+        alpha_responses: Alpha::code(ALPHA_CODE),
+        ack_rate: ack_rate(window),
+    };
+    (state, ControlActions { flow: Some(flow), ..actions })
+}
+
+/// Tells the controller with `state` what `report` means, and returns what its flow is to do.
+pub(super) fn on_report<T: Control>(
+    state: &mut PolicyState,
+    report: &FlowReport,
+    view: &ControlView,
+    params: &Params,
+) -> ControlActions {
+    let in_force = report.in_force;
+    let flows = u64::from(report.flows.max(1));
+    let in_flight = u64::from(report.in_flight) * flows;
+    let mut adapted = Adapted::<T> {
+        state,
+        params,
+        view: ControlView { in_flight, ..*view },
+        now: report.t4,
+        said: ControlActions::default(),
+        of: core::marker::PhantomData,
+    };
+    adapted.tick();
+    adapted.hear(report);
+    let ControlActions { window, rate, .. } = adapted.said;
+    let fcwnd = window.map_or(in_force.fcwnd, |window| recorded(window).share(report.flow, report.flows.max(1)));
+    let whole = window.unwrap_or(Cwnd::from_fixed(in_force.fcwnd.fixed().saturating_mul(flows)));
+    let flow = FlowActions {
+        fcwnd,
+        ncwnd: NCWND_MAX,
+        gap: Gap::NONE,
+        rate: rate.map_or(in_force.rate, |rate| RateLimit::of(rate, view.line_rate)),
+        rto: in_force.rto,
+        rack: Ticks::ZERO,
+        tlp: Ticks::ZERO,
+        repath: false,
+        alpha_requests: Alpha::code(ALPHA_CODE),
+        alpha_responses: Alpha::code(ALPHA_CODE),
+        ack_rate: ack_rate(whole),
+    };
+    ControlActions { flow: Some(flow), ..ControlActions::default() }
+}
+
+/// A controller, for the time of a report.
+struct Adapted<'a, T> {
+    state: &'a mut PolicyState,
+    params: &'a Params,
+    view: ControlView,
+    now: Ticks,
+    /// What it has said so far: the last answer of each kind counts.
+    said: ControlActions,
+    of: core::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: Control> Adapted<'_, T> {
+    fn own(&mut self) -> &mut Own {
+        &mut self.state.get_mut::<Block>().own
+    }
+
+    /// Tells of `event`, which happened `ago`.
+    fn tell(&mut self, event: ControlEvent, ago: Ticks) {
+        let now = self.view.now.as_ps().saturating_sub(ago.duration().as_ps());
+        let view = ControlView { now: rnic_base::Time::from_ps(now), ..self.view };
+        let actions = self.state.get_mut::<T>().on_event(&event, &view, self.params);
+        self.said.window = actions.window.or(self.said.window);
+        self.said.rate = actions.rate.or(self.said.rate);
+        if let Some(after) = actions.tick_after {
+            let happened = Ticks::new(self.now.get().wrapping_sub(ago.get()));
+            self.own().set_tick(Some(after_ticks(happened, after)));
+        }
+    }
+
+    /// Lets ticks act that are due, each at its time.
+    fn tick(&mut self) {
+        for _ in 0..TICKS_MAX {
+            let Some(due) = self.own().tick().filter(|due| !is_before(self.now, *due)) else { return };
+            self.own().set_tick(None);
+            self.tell(ControlEvent::Tick, self.now.since(due));
+        }
+        // The rest is left out: the next is due now.
+        if self.own().tick().is_some() {
+            let now = self.now;
+            self.own().set_tick(Some(now));
+        }
+    }
+
+    fn hear(&mut self, report: &FlowReport) {
+        let interest = T::interest(self.params);
+        if interest.sent && report.sent > 0 {
+            self.tell(ControlEvent::Sent { bytes: u64::from(report.sent) * u64::from(self.view.mtu) }, Ticks::ZERO);
+        }
+        if let Some(interval) = interest.cnp_interval
+            && report.marked > 0
+            && self.own().takes_cnp(report.t4, interval)
+        {
+            self.tell(ControlEvent::Cnp, Ticks::ZERO);
+        }
+        if report.lost || report.kind == (ReportKind::Nacked { code: NACK_RESOURCES }) {
+            self.tell(ControlEvent::Nacked { lost: true }, Ticks::ZERO);
+        }
+        let is_answer = !matches!(report.kind, ReportKind::Retransmitted { .. });
+        let rtt = (is_answer && interest.acked).then(|| report.fabric_delay()).filter(|rtt| *rtt > Ticks::ZERO);
+        // As on the RoCE family, which times one packet after the other.
+        let rtt = rtt.filter(|rtt| self.own().takes_round_trip(report.t4, *rtt));
+        if interest.acked && (report.acked > 0 || rtt.is_some()) {
+            let marked = if interest.echo { report.marked.min(report.acked) } else { 0 };
+            let (packets, rtt) = (u64::from(report.acked), rtt.map(Ticks::duration));
+            self.tell(ControlEvent::Acked { packets, rtt, marked: marked.into() }, Ticks::ZERO);
+        }
+        match report.kind {
+            ReportKind::Retransmitted { early: true, .. } => {
+                self.tell(ControlEvent::Nacked { lost: true }, Ticks::ZERO);
+            }
+            ReportKind::Retransmitted { early: false, .. } => self.tell(ControlEvent::TimedOut, Ticks::ZERO),
+            ReportKind::Acked | ReportKind::Nacked { .. } => {}
+        }
+    }
+}
+
+/// Returns `from` and `after` later, in ticks; half of their circle later at most.
+fn after_ticks(from: Ticks, after: Duration) -> Ticks {
+    let later = Ticks::of(after).get().clamp(1, Ticks::MAX.get() / 2);
+    Ticks::new(from.get().wrapping_add(later))
+}
+
+fn is_before(earlier: Ticks, later: Ticks) -> bool {
+    let span = later.since(earlier).get();
+    0 < span && span <= Ticks::MAX.get() / 2
+}
+
+/// Returns `window` as a record can tell it.
+fn recorded(window: Cwnd) -> Cwnd {
+    let steps = (window.min(FCWND_MAX).fixed() >> 6).max(1);
+    Cwnd::from_fixed(steps << 6)
+}
+
+/// Returns how often to ask for acknowledgements: four times in a window, where that is not less than the least rate.
+fn ack_rate(window: Cwnd) -> AckRate {
+    let code = (window.whole_packets() / 2).saturating_sub(1).checked_ilog2().unwrap_or(0);
+    AckRate::code(code.min(ACK_RATE_LEAST))
+}
+
+#[cfg(test)]
+#[path = "adapt/tests.rs"]
+mod tests;
