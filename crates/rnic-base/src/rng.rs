@@ -11,8 +11,8 @@ use core::str::FromStr;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use crate::scaled::{UnitError, parse_scaled};
 use crate::time::Duration;
-use crate::units::{UnitError, parse_scaled};
 
 /// The seed of a run, from which every named stream is derived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@ use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Sub};
 use core::str::FromStr;
 
-use crate::units::{UnitError, parse_scaled};
+use crate::scaled::{UnitError, parse_scaled};
 
 const PS_PER_NS: u64 = 1_000;
 const PS_PER_US: u64 = 1_000_000;

@@ -5,7 +5,6 @@ use core::fmt::Write as _;
 
 use crate::bans::{BANS, Ban, Clippy};
 use crate::card::Card;
-use crate::checks::cards::root_file;
 use crate::mechanisms;
 use crate::rooms::{Kind, ROOMS};
 use crate::tree::Tree;
@@ -62,7 +61,7 @@ fn rooms_table(tree: &Tree) -> String {
     let mut table = "| room | purpose | may use | add here |\n|---|---|---|---|\n".to_owned();
     for room in ROOMS {
         let package = tree.packages().iter().find(|package| package.name == room.name);
-        let Some(file) = package.and_then(|package| root_file(tree, package)) else { continue };
+        let Some(file) = package.and_then(|package| tree.root_file(package)) else { continue };
         let Some(card) = file.text().and_then(Card::read) else { continue };
         let cell = |heading| card.text(heading).replace('|', "\\|");
         let [purpose, may_use, add_here] = ["Purpose", "May use", "Add here"].map(cell);

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::manifest::Package;
 use crate::rust_source::RustSource;
 use crate::tree::Tree;
+use crate::tree::manifest::Package;
 
 /// A module's path from the root of its crate; the root's is empty.
 pub type ModulePath = Vec<String>;

@@ -1,13 +1,16 @@
 //! The files that the checks look at: the real tree, or an invented one in a test.
 
+pub mod manifest;
+pub mod modules;
+
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use crate::manifest::Package;
-use crate::modules::{self, Reach};
 use crate::rust_source::RustSource;
+use manifest::Package;
+use modules::Reach;
 
 /// Files larger than this are listed but not read: none of the checks has anything to say about their text.
 const READ_BYTES_MAX: u64 = 4 << 20;
@@ -107,6 +110,11 @@ impl Tree {
     /// The package whose directory is the nearest around `path`.
     pub fn package_of(&self, path: &str) -> Option<&Package> {
         self.packages().iter().filter(|package| package.holds(path)).max_by_key(|package| package.dir.len())
+    }
+
+    /// The file that carries the card of `package`: its library, or its program when there is no library.
+    pub fn root_file(&self, package: &Package) -> Option<&SourceFile> {
+        self.file(&package.path("src/lib.rs")).or_else(|| self.file(&package.path("src/main.rs")))
     }
 
     /// How each Rust file is reached from a crate root; a file that is missing here is dead.

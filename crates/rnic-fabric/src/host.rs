@@ -48,7 +48,6 @@ pub(crate) use pace::Pace;
 pub(crate) use rank::Rank;
 pub use recoveries::Recoveries;
 pub(crate) use session::{Buffers, News, Receiver, Sender, Sessions};
-pub use slow::SlowHostPlan;
 
 use memory::Memory;
 use turn::Plain;

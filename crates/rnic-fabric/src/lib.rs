@@ -40,7 +40,9 @@
 mod agenda;
 pub mod check;
 mod entry;
+mod falcon_counts;
 pub mod fault;
+mod frames;
 pub mod host;
 mod ideal;
 mod link;
@@ -56,8 +58,9 @@ pub mod switch;
 pub mod topology;
 pub mod workload;
 
+pub use falcon_counts::{FalconFigures, FalconFlow};
 pub use ideal::message_frames;
 pub use plan::{Plan, PlanError};
-pub use report::{FalconFigures, FalconFlow, FlowRecord, Report};
+pub use report::{FlowRecord, Report};
 pub use route::RouteSpec;
 pub use simulation::{NodeOrder, Progress, Simulation};

@@ -154,6 +154,7 @@ mod page;
 mod raw;
 mod resolve;
 mod slow_host;
+mod traffic;
 mod warnings;
 mod workloads;
 
@@ -162,13 +163,13 @@ use rnic_policy::Profile;
 use rnic_transports::SelectError;
 
 use crate::fault::FaultPlan;
-use crate::host::SlowHostPlan;
-use crate::host::nic::NicPlan;
 use crate::switch::SwitchPlan;
 use crate::topology::{self, Topology};
 use crate::workload::WorkloadPlan;
 
 pub use error::PlanError;
+pub use nic::{BusPlan, NicPlan, WorkFetch};
+pub use slow_host::SlowHostPlan;
 
 /// Keys of a plan's `[workload]` that mean something for the workload `kind`, beside `kind` itself.
 pub fn workload_keys(kind: &str) -> impl Iterator<Item = &'static str> {

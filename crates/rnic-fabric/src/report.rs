@@ -1,6 +1,5 @@
 //! What a run has measured.
 
-mod falcon;
 mod fields;
 mod parquet_file;
 mod percentile;
@@ -14,10 +13,9 @@ use core::ops::Range;
 use rnic_base::{BitRate, Duration, Time};
 use serde::Serialize;
 
+use crate::falcon_counts::FalconFigures;
 pub use crate::host::Recoveries;
 pub use crate::host::nic::NicFigures;
-pub(crate) use falcon::FalconCounts;
-pub use falcon::{FalconFigures, FalconFlow};
 pub use parquet_file::ParquetError;
 pub use percentile::Spread;
 pub use pool::PoolFigures;

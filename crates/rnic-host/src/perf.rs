@@ -26,6 +26,7 @@ mod report;
 mod run;
 mod seen;
 mod serve;
+mod setup;
 mod waiting;
 
 use std::net::SocketAddr;
@@ -41,7 +42,8 @@ use crate::impair::Impairment;
 pub use client::{check, measure};
 pub use latency::Latency;
 pub use report::{FlowReport, LatencyKind, LatencyUs, PerfReport};
-pub use serve::{ServeConfig, Served, serve};
+pub use serve::{Served, serve};
+pub use setup::ServeConfig;
 
 pub(crate) use client::{Session, Terms, Wanted, sent};
 pub(crate) use control::Restless;

@@ -7,46 +7,9 @@
 use rnic_base::Psn;
 
 use crate::falcon::FalconShape;
-use crate::profile::{Placement, PoolShape, Profile, Store};
-
-/// What there is one of for each.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Per {
-    /// Queue pair, both directions together.
-    Connection,
-    /// Work request.
-    Wqe,
-    /// NIC.
-    Nic,
-}
-
-/// One field.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FootprintField {
-    /// What it is.
-    pub name: &'static str,
-    /// How large all of it is.
-    pub bits: u64,
-    /// What it is there for.
-    pub per: Per,
-}
-
-impl FootprintField {
-    /// A field of a connection.
-    pub const fn connection(name: &'static str, bits: u64) -> Self {
-        Self { name, bits, per: Per::Connection }
-    }
-
-    /// A field of a work request.
-    pub const fn wqe(name: &'static str, bits: u64) -> Self {
-        Self { name, bits, per: Per::Wqe }
-    }
-
-    /// A field that all connections share.
-    pub const fn shared(name: &'static str, bits: u64) -> Self {
-        Self { name, bits, per: Per::Nic }
-    }
-}
+use crate::field::{FootprintField, Per};
+use crate::profile::{PoolShape, Profile, Store};
+use crate::recovery::Placement;
 
 /// Bits of a packet sequence number.
 pub const PSN_BITS: u64 = Psn::MAX.value().count_ones() as u64;

@@ -23,8 +23,10 @@ pub use recovery::check_recovery;
 pub use reports::{Flows, report};
 pub use schedule::check_schedule;
 
+use rnic_base::{BitRate, Duration, RandomStream};
+
+use crate::control::ControlActions;
 use crate::params::{ParamSpec, Params};
-use rnic_base::RandomStream;
 
 /// How a policy broke the contract, and how to see it again.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -56,6 +58,22 @@ fn draw_params(specs: &[ParamSpec], random: &mut RandomStream, use_defaults: boo
         }
     }
     params
+}
+
+/// Bounds that hold for every answer of a controller.
+fn check_actions(actions: &ControlActions, line_rate: BitRate) -> Result<(), String> {
+    if actions.window.is_some_and(|window| window.fixed() == 0) {
+        return Err("sets a window of zero".to_owned());
+    }
+    if let Some(rate) = actions.rate
+        && (rate == BitRate::ZERO || rate > line_rate)
+    {
+        return Err(format!("sets a rate of {rate} on a link of {line_rate}"));
+    }
+    if actions.tick_after.is_some_and(|after| after < Duration::from_us(1)) {
+        return Err(format!("asks for a tick after {:?}", actions.tick_after));
+    }
+    Ok(())
 }
 
 /// Bounds that hold for every table of parameters.

@@ -26,6 +26,7 @@
 
 pub mod control;
 pub mod falcon;
+mod field;
 pub mod footprint;
 pub mod kit;
 pub mod params;
@@ -38,12 +39,13 @@ pub mod state;
 pub use control::report::{FlowActions, FlowReport, ReportKind, Ticks};
 pub use control::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
 pub use falcon::{AdaptiveForm, AdaptivePlace, FalconErrors, FalconIsolation, FalconOrdering, FalconShape};
-pub use footprint::{FootprintField, Per};
+pub use field::{FootprintField, Per};
 pub use params::{ParamError, ParamOwner, ParamSpec, ParamUnit, Params};
 pub use paths::{OpenWindows, PathActions, PathEvent, PathLabel, PathPolicy, PathView, Paths};
-pub use profile::{AckRule, Configured, Placement, PoolShape, Profile, ProfileError, Protocol, SequenceSpaces, Store};
+pub use profile::{AckRule, Configured, PoolShape, Profile, ProfileError, Protocol, SequenceSpaces, Store};
 pub use recovery::{
-    LossCause, LossReport, LossRule, Recovery, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView,
+    LossCause, LossReport, LossRule, Placement, Recovery, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange,
+    WindowView,
 };
 pub use schedule::{Schedule, ScheduleActions, ScheduleEvent, SchedulePolicy, ScheduleView};
 pub use state::PolicyState;

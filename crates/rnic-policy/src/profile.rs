@@ -10,7 +10,7 @@ use crate::falcon::{
 };
 use crate::params::{FLOOR, ParamError, ParamOwner, ParamSpec, Params};
 use crate::paths::PathPolicy;
-use crate::recovery::RecoveryPolicy;
+use crate::recovery::{Placement, RecoveryPolicy};
 use crate::schedule::SchedulePolicy;
 
 /// Whose headers the packets carry.
@@ -47,27 +47,6 @@ pub enum SequenceSpaces {
     /// Responses are packets of their source's own: numbered, acknowledged and recovered with its requests. FaSR
     /// (section IV-D: a Read is a Write that the responder schedules).
     Scheduled,
-}
-
-/// What a receiver does with packets that arrive before their turn: the papers differ.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Placement {
-    /// Drops them: go-back-N.
-    Drop,
-    /// Writes them to their final place and completes in order: IRN (section 5.3).
-    PlaceOutOfOrder,
-    /// Does that with Writes (but for a last packet with immediate data, which takes a receive) and Read responses, and
-    /// drops early Sends and requests: RoCE's selective repeat. Its acknowledgements name the next packet expected and
-    /// nothing else that has arrived.
-    PlaceWrites,
-}
-
-impl Placement {
-    /// Whether any early packet is kept, so that windows need bitmaps and packets addresses of their own.
-    #[inline]
-    pub const fn keeps_early(self) -> bool {
-        !matches!(self, Self::Drop)
-    }
 }
 
 /// When a receiver acknowledges.

@@ -10,10 +10,30 @@
 use bytemuck::Pod;
 use rnic_base::{AnyRing, Duration, Seq, SeqRange, Time};
 
-use crate::footprint::FootprintField;
+use crate::field::FootprintField;
 use crate::params::{ParamSpec, Params};
-use crate::profile::Placement;
 use crate::state::PolicyState;
+
+/// What a receiver does with packets that arrive before their turn: the papers differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Placement {
+    /// Drops them: go-back-N.
+    Drop,
+    /// Writes them to their final place and completes in order: IRN (section 5.3).
+    PlaceOutOfOrder,
+    /// Does that with Writes (but for a last packet with immediate data, which takes a receive) and Read responses, and
+    /// drops early Sends and requests: RoCE's selective repeat. Its acknowledgements name the next packet expected and
+    /// nothing else that has arrived.
+    PlaceWrites,
+}
+
+impl Placement {
+    /// Whether any early packet is kept, so that windows need bitmaps and packets addresses of their own.
+    #[inline]
+    pub const fn keeps_early(self) -> bool {
+        !matches!(self, Self::Drop)
+    }
+}
 
 /// What happened to a window, after the window itself has been updated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

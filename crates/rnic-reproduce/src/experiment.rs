@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::label::label_of;
+
 pub use span::Span;
 pub use value::{At, Pair, Single, Take, Value};
 
@@ -300,14 +302,6 @@ pub enum PlotKind {
     Cdf,
     /// A line for each variant over simulated time: measures are series, each as it goes from slice to slice.
     Time,
-}
-
-/// How a value is called.
-pub(crate) fn label_of(value: &toml::Value) -> String {
-    match value {
-        toml::Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }
 
 impl Axis {

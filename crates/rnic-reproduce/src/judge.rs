@@ -6,7 +6,7 @@
 pub(crate) mod series;
 mod shape;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rnic_fabric::Report;
 use serde::Serialize;
@@ -214,4 +214,18 @@ fn read(sample: &Sample, path: &str, measure: &Measure) -> Result<f64, String> {
 fn field(sample: &Sample, path: &str) -> Result<f64, String> {
     let found = path.split('.').try_fold(&sample.report, |value, part| value.get(part));
     found.and_then(serde_json::Value::as_f64).ok_or_else(|| format!("its report has no number `{path}`"))
+}
+
+/// Under what conditions the runs of `layouts` were measured, whenever that was: `SOME CPU (opt-level 3, rustc 1.95.0,
+/// sse2), load average 0.20 to 1.31 before the runs`. None where nothing was.
+pub(crate) fn conditions(work: &Work<'_>, layouts: &[Layout<'_>], samples: &Samples) -> Option<String> {
+    let keys: BTreeSet<&str> = layouts.iter().flat_map(Layout::runs).map(|(.., key)| key).collect();
+    let specs = keys.iter().filter_map(|key| work.runs.get(*key));
+    let places: BTreeSet<&str> = specs.filter_map(|spec| spec.task.measured_on.as_deref()).collect();
+    let loads: Vec<f64> = keys.iter().filter_map(|key| samples.get(*key)?.load_average).collect();
+    let load = Stat::of(&loads).map_or_else(String::new, |Stat { min, max, .. }| {
+        let range = if min < max { format!("{min:.2} to {max:.2}") } else { format!("{min:.2}") };
+        format!(", load average {range} before the runs")
+    });
+    (!places.is_empty()).then(|| places.into_iter().collect::<Vec<_>>().join("; ") + &load)
 }

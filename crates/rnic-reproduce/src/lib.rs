@@ -17,6 +17,7 @@ pub mod catalogue;
 pub mod experiment;
 pub mod input;
 pub mod judge;
+mod label;
 pub mod machine;
 pub mod number;
 pub mod origin;

@@ -6,8 +6,6 @@ use rnic_trials::Nature;
 use serde::Serialize;
 
 use crate::experiment::{Experiment, Value};
-use crate::judge::{Samples, Stat};
-use crate::work::{Layout, Work};
 
 /// How a number came about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
@@ -63,20 +61,6 @@ impl Origin {
         let last = parts.pop().unwrap_or_default();
         if parts.is_empty() { last } else { format!("{} or {last}", parts.join(", ")) }
     }
-}
-
-/// Under what conditions the runs of `layouts` were measured, whenever that was: `SOME CPU (opt-level 3, rustc 1.95.0,
-/// sse2), load average 0.20 to 1.31 before the runs`. None where nothing was.
-pub(crate) fn conditions(work: &Work<'_>, layouts: &[Layout<'_>], samples: &Samples) -> Option<String> {
-    let keys: BTreeSet<&str> = layouts.iter().flat_map(Layout::runs).map(|(.., key)| key).collect();
-    let specs = keys.iter().filter_map(|key| work.runs.get(*key));
-    let places: BTreeSet<&str> = specs.filter_map(|spec| spec.task.measured_on.as_deref()).collect();
-    let loads: Vec<f64> = keys.iter().filter_map(|key| samples.get(*key)?.load_average).collect();
-    let load = Stat::of(&loads).map_or_else(String::new, |Stat { min, max, .. }| {
-        let range = if min < max { format!("{min:.2} to {max:.2}") } else { format!("{min:.2}") };
-        format!(", load average {range} before the runs")
-    });
-    (!places.is_empty()).then(|| places.into_iter().collect::<Vec<_>>().join("; ") + &load)
 }
 
 impl Experiment {

@@ -8,7 +8,7 @@ use rnic_fabric::workload::Operation;
 use rnic_policy::footprint::CONTEXT_BYTES;
 use rnic_policy::{FootprintField, Per, Profile};
 
-use crate::experiment::label_of;
+use crate::label::label_of;
 
 /// Arguments of a quantity.
 pub type Arguments = BTreeMap<String, toml::Value>;

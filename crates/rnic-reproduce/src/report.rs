@@ -10,8 +10,9 @@ mod ticks;
 
 use std::io::Write;
 
+use crate::judge::conditions;
 use crate::judge::{Row, Samples, rows};
-use crate::origin::{Origin, conditions};
+use crate::origin::Origin;
 use crate::work::Work;
 
 pub use raw::RawError;

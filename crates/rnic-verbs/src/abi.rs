@@ -4,14 +4,10 @@
 //! offset and number.
 
 mod consts;
-mod context;
-mod objects;
-mod requests;
+mod structures;
 
 pub(crate) use consts::*;
-pub(crate) use context::*;
-pub(crate) use objects::*;
-pub(crate) use requests::*;
+pub(crate) use structures::*;
 
 #[cfg(test)]
 #[path = "abi/tests.rs"]

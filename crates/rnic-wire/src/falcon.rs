@@ -47,6 +47,7 @@ mod error;
 mod length;
 mod packet;
 mod timestamp;
+mod window;
 
 pub use crate::rnr::RnrTimer;
 pub use acknowledgement::{Acknowledgement, Bitmaps, Nack, OutOfWindow};
@@ -54,5 +55,6 @@ pub use code::{CompletionCode, NackCode, PacketType, ResyncCode};
 pub use codec::Decoded;
 pub use error::{EncodeError, WireError};
 pub use length::{Encapsulation, Form, HEADERS_MAX};
-pub use packet::{Body, Cid, FlowLabel, Packet, Rsn, Ulp, UlpProtocol, Window, WindowBases};
+pub use packet::{Body, Cid, FlowLabel, Packet, Rsn, Ulp, UlpProtocol, WindowBases};
 pub use timestamp::Timestamp;
+pub use window::Window;

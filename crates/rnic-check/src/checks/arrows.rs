@@ -1,9 +1,9 @@
 //! Rooms depend only on the rooms that the table allows.
 
 use crate::finding::Finding;
-use crate::manifest::{Dependency, Package};
 use crate::rooms::{CRATES_NOT_IN_CORE, Kind, Room, dir_of, is_room_dir, room};
 use crate::tree::Tree;
+use crate::tree::manifest::{Dependency, Package};
 
 const RULE: &str = "arrows";
 const TABLE: &str = "crates/rnic-check/src/rooms.rs";

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::card::{COLOURS, Card, HEADINGS};
 use crate::finding::Finding;
-use crate::manifest::Package;
 use crate::rooms::{is_room_dir, room};
+use crate::tree::manifest::Package;
 use crate::tree::{SourceFile, Tree};
 
 const RULE: &str = "cards";
@@ -15,16 +15,11 @@ const EXAMPLE: &str = "see crates/rnic-base/src/lib.rs";
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let rooms = tree.packages().iter().filter(|package| is_room_dir(&package.dir));
     rooms
-        .flat_map(|package| match root_file(tree, package) {
+        .flat_map(|package| match tree.root_file(package) {
             Some(file) => check_room(package, file),
             None => Vec::new(), // Cargo itself refuses a package without a root.
         })
         .collect()
-}
-
-/// The file that carries a room's card: its library, or its program when there is no library.
-pub fn root_file<'tree>(tree: &'tree Tree, package: &Package) -> Option<&'tree SourceFile> {
-    tree.file(&package.path("src/lib.rs")).or_else(|| tree.file(&package.path("src/main.rs")))
 }
 
 fn check_room(package: &Package, file: &SourceFile) -> Vec<Finding> {

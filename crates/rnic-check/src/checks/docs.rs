@@ -7,8 +7,8 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
 use crate::finding::Finding;
-use crate::manifest::Package;
 use crate::rust_source::item_attributes;
+use crate::tree::manifest::Package;
 use crate::tree::{SourceFile, Tree};
 
 const RULE: &str = "docs";

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use crate::finding::Finding;
-use crate::modules::join;
+use crate::tree::modules::join;
 use crate::tree::{SourceFile, Tree};
 
 const RULE: &str = "markdown";

@@ -13,10 +13,10 @@ use super::slow::SlowMemory;
 use super::turn::Steps;
 use crate::agenda::NEVER;
 use crate::entry::{Entry, Flags};
-use crate::ideal::Family;
+use crate::falcon_counts::FalconCounts;
+use crate::frames::Family;
 use crate::network::Network;
 use crate::packets::{FalconEnds, FalconPackets};
-use crate::report::FalconCounts;
 use crate::topology::distance::Distances;
 use crate::workload::Operation;
 

@@ -33,61 +33,13 @@ use rnic_base::{BitRate, Duration, RandomStream, Time};
 use serde::Serialize;
 
 use crate::entry::Entry;
-use crate::host::SlowHostPlan;
+use crate::plan::{NicPlan, SlowHostPlan};
 
 use bus::Bus;
 use contexts::Contexts;
 pub(super) use drive::WithNic;
 pub(super) use falcon::WithFalconAndNic;
 use work::WorkQueues;
-
-/// The bus of a NIC.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BusPlan {
-    /// From asking to the first byte.
-    pub latency: Duration,
-    /// Reads under way at once.
-    pub reads: u32,
-    /// Each way, headers of the bus included.
-    pub rate: BitRate,
-}
-
-/// How work requests come to the NIC.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WorkFetch {
-    /// When a queue pair needs one, so many at a time.
-    OnDemand {
-        /// At most so many.
-        batch: u32,
-    },
-    /// Before they are needed.
-    Ahead,
-}
-
-/// A NIC's memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NicPlan {
-    /// Contexts that the cache holds; `None`: all.
-    pub contexts: Option<u32>,
-    /// Contexts that a second level on the NIC holds, and how long it takes to read one there.
-    pub second: Option<(u32, Duration)>,
-    /// Bytes of a context, rounded up: what a miss moves.
-    pub context_bytes: u64,
-    /// The bus.
-    pub bus: BusPlan,
-    /// Work requests.
-    pub work: WorkFetch,
-    /// How long a question to a bitmap in the host's memory takes; `None` where bitmaps are on the NIC.
-    pub bitmap: Option<Duration>,
-    /// The pipeline takes a packet so often; with Falcon, one that leaves.
-    pub cycle: Duration,
-    /// With Falcon: a queue pair's packets leave no more often.
-    pub qp_cycle: Duration,
-    /// Bytes that wait for the pipeline at most; what comes then is dropped.
-    pub receive_buffer: u64,
-    /// The neighbour is paused above so many waiting bytes, and goes on below the second number.
-    pub pause: Option<(u64, u64)>,
-}
 
 /// What the memory of all NICs has done.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]

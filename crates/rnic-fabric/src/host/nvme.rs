@@ -37,9 +37,9 @@ use super::{Host, Sessions};
 use crate::agenda::NEVER;
 use crate::check::Violations;
 use crate::entry::{Entry, Flags};
+use crate::falcon_counts::FalconCounts;
 use crate::network::Network;
 use crate::packets::FalconEnds;
-use crate::report::FalconCounts;
 use crate::topology::distance::Distances;
 use crate::workload::nvme::{BLOCK_LOG2, NvmePlan};
 

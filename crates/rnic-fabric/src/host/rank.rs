@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use rnic_base::Time;
 
+use crate::workload::collective::CollectivePlan;
+
 /// See the module. Message `n` of every connection belongs to step `n`.
 #[derive(Debug)]
 pub(crate) struct Rank {
@@ -23,6 +25,11 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
+    /// A rank of `plan`.
+    pub(crate) fn of(plan: &CollectivePlan) -> Self {
+        Self::new(plan.connections_of_rank() as u32, plan.messages() as u32, plan.kind.steps(plan.ranks))
+    }
+
     /// A rank to which `incoming` messages come in each of `steps` steps, `steps_of_each` of which are a collective.
     pub(crate) fn new(incoming: u32, steps: u32, steps_of_each: u32) -> Self {
         let (arrived, senders, finished) = (VecDeque::new(), Vec::new(), Vec::new());

@@ -6,29 +6,9 @@
 //! before they are looked at ([`super::nic`]). Completions do not wait for it: they would come later by what waits. An
 //! early packet of an ordered Falcon connection counts from its arrival, though it moves when its turn has come.
 
-use rnic_base::{BitRate, Time};
+use rnic_base::Time;
 
-/// Which hosts, how slow, and when.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SlowHostPlan {
-    /// A pattern for names of hosts, such as `host-1`; `*` stands for anything.
-    pub hosts: String,
-    /// Payload that memory takes.
-    pub rate: BitRate,
-    /// From when on.
-    pub from: Time,
-    /// Until when; `None`: to the end.
-    pub until: Option<Time>,
-}
-
-impl SlowHostPlan {
-    /// The rate at `now`, if it is slow then.
-    #[inline]
-    pub(crate) fn rate(&self, now: Time) -> Option<BitRate> {
-        let lasts = self.from <= now && self.until.is_none_or(|until| now < until);
-        lasts.then_some(self.rate)
-    }
-}
+use crate::plan::SlowHostPlan;
 
 /// The way into the memory of one host.
 #[derive(Debug)]
@@ -63,6 +43,8 @@ impl SlowMemory {
 
 #[cfg(test)]
 mod tests {
+    use rnic_base::BitRate;
+
     use super::*;
 
     /// 8 Gbit/s is a byte a nanosecond.

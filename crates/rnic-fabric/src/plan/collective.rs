@@ -3,7 +3,7 @@
 use rnic_base::limits::MESSAGE_BYTES_MAX;
 
 use super::raw::{self, Unit};
-use super::workloads::{CONNECTIONS_MAX, check_traffic, named, operation};
+use super::traffic::{CONNECTIONS_MAX, check_traffic, named, operation};
 use super::{Plan, PlanError};
 use crate::workload::Operation;
 use crate::workload::collective::{CollectiveKind, CollectivePlan};

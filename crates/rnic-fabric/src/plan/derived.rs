@@ -7,7 +7,7 @@ use rnic_wire::{DATA_HEADERS_MAX, ICRC_LEN, Position};
 
 use super::{LinkPlan, Plan, TopologyPlan};
 use crate::entry::{LINK_OVERHEAD, PAUSE_FRAME_LEN};
-use crate::ideal::Family;
+use crate::frames::Family;
 use crate::switch::BufferPlan;
 use crate::topology::{LinkClass, Paths};
 use crate::workload::Operation;

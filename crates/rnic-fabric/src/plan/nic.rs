@@ -2,13 +2,61 @@
 
 use rnic_base::limits::OUTSTANDING_PACKETS_MAX;
 use rnic_base::{BitRate, Duration};
+use rnic_policy::Per;
 use rnic_policy::Profile;
-use rnic_policy::footprint::{CONTEXT_BYTES, Per};
+use rnic_policy::footprint::CONTEXT_BYTES;
 use rnic_policy::profile::Store;
 
 use super::raw::{self, Unit};
 use super::{Plan, PlanError, derived};
-use crate::host::nic::{BusPlan, NicPlan, WorkFetch};
+
+/// The bus of a NIC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BusPlan {
+    /// From asking to the first byte.
+    pub latency: Duration,
+    /// Reads under way at once.
+    pub reads: u32,
+    /// Each way, headers of the bus included.
+    pub rate: BitRate,
+}
+
+/// How work requests come to the NIC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WorkFetch {
+    /// When a queue pair needs one, so many at a time.
+    OnDemand {
+        /// At most so many.
+        batch: u32,
+    },
+    /// Before they are needed.
+    Ahead,
+}
+
+/// A NIC's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NicPlan {
+    /// Contexts that the cache holds; `None`: all.
+    pub contexts: Option<u32>,
+    /// Contexts that a second level on the NIC holds, and how long it takes to read one there.
+    pub second: Option<(u32, Duration)>,
+    /// Bytes of a context, rounded up: what a miss moves.
+    pub context_bytes: u64,
+    /// The bus.
+    pub bus: BusPlan,
+    /// Work requests.
+    pub work: WorkFetch,
+    /// How long a question to a bitmap in the host's memory takes; `None` where bitmaps are on the NIC.
+    pub bitmap: Option<Duration>,
+    /// The pipeline takes a packet so often; with Falcon, one that leaves.
+    pub cycle: Duration,
+    /// With Falcon: a queue pair's packets leave no more often.
+    pub qp_cycle: Duration,
+    /// Bytes that wait for the pipeline at most; what comes then is dropped.
+    pub receive_buffer: u64,
+    /// The neighbour is paused above so many waiting bytes, and goes on below the second number.
+    pub pause: Option<(u64, u64)>,
+}
 
 /// The model that `raw` asks for, for the transport and the switches of `plan`.
 pub(super) fn resolve(raw: &raw::Nic, plan: &Plan) -> Result<Option<NicPlan>, PlanError> {

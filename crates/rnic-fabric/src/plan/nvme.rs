@@ -4,24 +4,10 @@ use rnic_base::{BitRate, Duration, Time};
 use rnic_nvme::device::{QUEUE_DEPTH_MAX, Service};
 use rnic_nvme::{DeviceConfig, Direction, UNIT, UNITS_MAX};
 use rnic_policy::FalconOrdering;
-use serde::Deserialize;
 
 use super::raw::{self, Unit};
 use super::{Plan, PlanError};
 use crate::workload::nvme::{BLOCK_LOG2, NvmePlan};
-
-/// A drive.
-#[derive(Deserialize, Debug)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Drive {
-    read_rate: Unit<BitRate>,
-    read_latency: Unit<Duration>,
-    write_rate: Unit<BitRate>,
-    write_latency: Unit<Duration>,
-    queue_depth: u32,
-    #[serde(default)]
-    local: bool,
-}
 
 pub(super) fn resolve(raw: &raw::Workload) -> Result<NvmePlan, PlanError> {
     let missing = |key| PlanError::value(key, "is missing");

@@ -375,7 +375,7 @@ pub(super) struct Workload {
     pub(super) ranks: Option<u32>,
     pub(super) shuffle: Option<bool>,
     pub(super) file: Option<String>,
-    pub(super) drive: Option<super::nvme::Drive>,
+    pub(super) drive: Option<Drive>,
 }
 
 #[derive(Deserialize, Debug)]
@@ -435,4 +435,17 @@ pub(super) struct Run {
     pub(super) warmup: Option<Unit<Duration>>,
     pub(super) cooldown: Option<Unit<Duration>>,
     pub(super) slice: Option<Unit<Duration>>,
+}
+
+/// A drive.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Drive {
+    pub(super) read_rate: Unit<BitRate>,
+    pub(super) read_latency: Unit<Duration>,
+    pub(super) write_rate: Unit<BitRate>,
+    pub(super) write_latency: Unit<Duration>,
+    pub(super) queue_depth: u32,
+    #[serde(default)]
+    pub(super) local: bool,
 }

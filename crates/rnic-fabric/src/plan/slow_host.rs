@@ -1,11 +1,32 @@
 //! Hosts with slow memory: from what is written to what is meant.
 
-use rnic_base::Time;
+use rnic_base::{BitRate, Time};
 
 use super::raw::{self, Unit};
 use super::{Plan, PlanError};
 use crate::fault::matches;
-use crate::host::SlowHostPlan;
+
+/// Which hosts, how slow, and when.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SlowHostPlan {
+    /// A pattern for names of hosts, such as `host-1`; `*` stands for anything.
+    pub hosts: String,
+    /// Payload that memory takes.
+    pub rate: BitRate,
+    /// From when on.
+    pub from: Time,
+    /// Until when; `None`: to the end.
+    pub until: Option<Time>,
+}
+
+impl SlowHostPlan {
+    /// The rate at `now`, if it is slow then.
+    #[inline]
+    pub(crate) fn rate(&self, now: Time) -> Option<BitRate> {
+        let lasts = self.from <= now && self.until.is_none_or(|until| now < until);
+        lasts.then_some(self.rate)
+    }
+}
 
 pub(super) fn resolve(raw: raw::SlowHost) -> SlowHostPlan {
     let at = |at: Option<Unit<_>>| at.map(|Unit(at)| Time::ZERO + at);

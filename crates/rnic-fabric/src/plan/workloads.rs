@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use rnic_base::limits::{MESSAGE_BYTES_MAX, WORK_REQUESTS_MAX};
+use rnic_base::limits::MESSAGE_BYTES_MAX;
 use rnic_base::{Duration, Probability, Time};
 use rnic_policy::FalconOrdering;
 
 use super::raw::{self, Unit, WorkloadKind as Kind};
+use super::traffic::{CONNECTIONS_MAX, check_traffic, message, named, operation};
 use super::{FileReader, Plan, PlanError, collective, nvme};
 use crate::link::PLAN_TIME_MAX;
 use crate::workload::distribution::{Distribution, SHIPPED};
@@ -108,26 +109,6 @@ fn background(
     };
     let sizes = Arc::new(named_sizes("workload.background.sizes", &raw.sizes, files)?);
     Ok(Background { load_ppm: load_ppm(raw.load.0), sizes, duration })
-}
-
-pub(super) fn operation(raw: &raw::Workload, default: Option<Operation>) -> Result<Operation, PlanError> {
-    let Some(name) = &raw.op else {
-        return default.ok_or_else(|| PlanError::value("workload.op", "is missing"));
-    };
-    named("workload.op", "operation", name, &Operation::ALL)
-}
-
-/// The one of `all` that is called `name`.
-pub(super) fn named<T: Copy>(
-    key: &'static str,
-    what: &str,
-    name: &str,
-    all: &[(&'static str, T)],
-) -> Result<T, PlanError> {
-    all.iter().find(|(known, _)| *known == name).map(|(_, found)| *found).ok_or_else(|| {
-        let known: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-        PlanError::value(key, format!("unknown {what} `{name}`; there are {}", known.join(", ")))
-    })
 }
 
 fn traffic(raw: &raw::Workload, default: Operation) -> Result<Traffic, PlanError> {
@@ -341,39 +322,5 @@ fn load(key: &'static str, load_ppm: u64) -> Result<(), PlanError> {
     if possible { Ok(()) } else { Err(PlanError::value(key, "must be above 0 and at most 100%")) }
 }
 
-fn message(key: &'static str, bytes: u64) -> Result<(), PlanError> {
-    if bytes <= MESSAGE_BYTES_MAX {
-        return Ok(());
-    }
-    Err(PlanError::value(key, format!("a message has at most {MESSAGE_BYTES_MAX} bytes")))
-}
-
-pub(super) fn check_traffic(traffic: &Traffic, plan: &Plan) -> Result<(), PlanError> {
-    message("workload.message", traffic.message_bytes)?;
-    if !(1..=WORK_REQUESTS_MAX).contains(&traffic.depth) {
-        return Err(PlanError::value("workload.depth", format!("must be 1 to {WORK_REQUESTS_MAX}")));
-    }
-    if traffic.op.is_atomic() && traffic.message_bytes != 8 {
-        return Err(PlanError::value("workload.message", "atomic operations work on 8 bytes"));
-    }
-    if traffic.message_bytes == 0 && traffic.count.is_none() {
-        return Err(PlanError::value("workload.message", "must be above zero"));
-    }
-    let memory = traffic.slot_bytes(u64::MAX).saturating_mul(u64::from(traffic.depth));
-    if plan.checked_payload && memory > CHECKED_MEMORY_MAX {
-        let what =
-            format!("depth times message, {memory} bytes, is more than the {CHECKED_MEMORY_MAX} that a flow may check");
-        return Err(PlanError::value("workload.depth", what));
-    }
-    Ok(())
-}
-
-/// Memory of one end of a flow whose bytes are checked.
-const CHECKED_MEMORY_MAX: u64 = 4 << 30;
-
 /// Flows that are made beforehand and kept.
 const FLOWS_MAX: u64 = 1 << 24;
-
-/// Of a host, in a permutation or a collective: what a NIC is asked to hold (Falcon, SIGCOMM'25, section 5.2), and
-/// more.
-pub(super) const CONNECTIONS_MAX: u32 = 1 << 17;

@@ -1,8 +1,7 @@
 //! What a report can be asked for.
 
-use super::{
-    Drops, FalconFigures, FlowFigures, NicFigures, PoolFigures, QueuePairs, Recoveries, Report, Slices, Spread,
-};
+use super::{Drops, FlowFigures, NicFigures, PoolFigures, QueuePairs, Recoveries, Report, Slices, Spread};
+use crate::falcon_counts::FalconFigures;
 
 impl Report {
     /// The numbers that reports have, as paths with dots: `goodput_gbps`, `drops.buffer`. Some are there in some runs

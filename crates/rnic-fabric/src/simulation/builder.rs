@@ -8,10 +8,11 @@ use super::partition::Partition;
 use crate::fault::{FaultChain, matches};
 use crate::host::nic::Nic;
 use crate::host::slow::SlowMemory;
-use crate::host::{Carriage, FalconSide, Host, Meter, NvmeParts, NvmeSide, SlowHostPlan};
+use crate::host::{Carriage, FalconSide, Host, Meter, NvmeParts, NvmeSide, Rank};
 use crate::link::{GROUP, LinkEnd};
 use crate::network::Network;
 use crate::plan::Plan;
+use crate::plan::SlowHostPlan;
 use crate::port::Port;
 use crate::route::Route;
 use crate::switch::Switch;
@@ -123,7 +124,7 @@ impl<'b> Builder<'b> {
         }
         node.meter = self.plan.run.slice.map(|slice| Box::new(Meter::new(slice, self.plan.host_links.rate)));
         if let WorkloadPlan::Collective(collective) = &self.plan.workload {
-            node.sessions.rank = Some(Box::new(collective.rank()));
+            node.sessions.rank = Some(Box::new(Rank::of(collective)));
         }
         if let Some(side) = self.nvme(host) {
             node.set_nvme(side);

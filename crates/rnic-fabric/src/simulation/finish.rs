@@ -4,10 +4,12 @@ use rnic_base::{BitRate, Time};
 
 use super::connect::Flow;
 use super::{NEVER, Simulation};
+use crate::falcon_counts::FalconCounts;
 use crate::fault::FaultKind;
+use crate::frames::Family;
 use crate::host::{Host, NvmeSide, Pace, Recoveries};
-use crate::ideal::{Family, ideal_time};
-use crate::report::{Drops, FalconCounts, FlowRecord, PoolFigures, QueuePairs, Report, Spread};
+use crate::ideal::ideal_time;
+use crate::report::{Drops, FlowRecord, PoolFigures, QueuePairs, Report, Spread};
 use crate::workload::WorkloadPlan;
 use crate::workload::collective::CollectivePlan;
 use crate::workload::nvme::NvmePlan;

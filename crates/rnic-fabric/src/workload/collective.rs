@@ -13,7 +13,6 @@ use std::sync::Arc;
 use rnic_base::{RandomStreams, Time};
 
 use super::{FlowSpec, Operation, Traffic};
-use crate::host::Rank;
 
 /// Which one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +37,7 @@ impl CollectiveKind {
     ];
 
     /// Steps of it, among so many ranks.
-    const fn steps(self, ranks: u32) -> u32 {
+    pub(crate) const fn steps(self, ranks: u32) -> u32 {
         match self {
             Self::AllReduce => 2 * (ranks - 1),
             Self::AllGather | Self::ReduceScatter => ranks - 1,
@@ -104,11 +103,6 @@ impl CollectivePlan {
             latencies: true,
             until: None,
         }
-    }
-
-    /// What each host must know of it.
-    pub(crate) fn rank(&self) -> Rank {
-        Rank::new(self.connections_of_rank() as u32, self.messages() as u32, self.kind.steps(self.ranks))
     }
 
     /// The connections, each a flow that lasts as long as everything.

@@ -10,6 +10,7 @@ use super::control::{Control, Restless, Role};
 use super::plan::{Answer, ImpairmentOrder, Layout, MemoryAt, Order, Outcome, Task, TransportOrder, VERSION};
 use super::report::{FlowReport, LatencyKind, PerfReport};
 use super::run::{Flow, Measured, Run};
+use super::setup::{DEPTH_MAX, QPS_MAX, make_cq};
 use super::{Op, PerfConfig, PerfError, order, peers, protection};
 use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};
 use crate::defaults::TransportChoice;
@@ -319,16 +320,6 @@ impl Session {
         }
     }
 }
-
-pub(super) fn make_cq(nic: &mut Nic, capacity: u32) -> Result<CqId, PerfError> {
-    nic.create_cq(capacity).map_err(|error| PerfError::Nic(error.into()))
-}
-
-/// Queue pairs of a session, at most: the serving end makes as many.
-pub(super) const QPS_MAX: u64 = 1_024;
-
-/// Operations in flight on a queue pair, at most: half of a queue, the other half is for receives being posted again.
-pub(super) const DEPTH_MAX: u64 = WORK_REQUESTS_MAX as u64 / 2;
 
 /// How long to wait for the far end to confirm the end of a session.
 const FAREWELL: Duration = Duration::from_ms(100);

@@ -11,8 +11,8 @@ use rnic_engine::{Access, CqId, PdId, RecvRequest, SendFlags, SendOp, SendReques
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::client::make_cq;
 use super::plan::Answer;
+use super::setup::make_cq;
 use super::{PerfError, protection};
 use crate::cm::ConnectionId;
 use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};

@@ -262,7 +262,7 @@ fn check_status(nic: &Nic, completion: &Completion, control: &Control) -> Result
 /// Of a work request's name, bits that are its queue pair; the others are which operation it is.
 const QP_BITS: u32 = 10;
 const QP_MASK: u64 = (1 << QP_BITS) - 1;
-const _: () = assert!(super::client::QPS_MAX <= 1 << QP_BITS);
+const _: () = assert!(super::setup::QPS_MAX <= 1 << QP_BITS);
 
 /// The "queue pair" that answers of a ping-pong have their pattern from.
 pub(super) const ANSWERS: u32 = u32::MAX >> 16;

@@ -8,39 +8,21 @@ use rnic_base::limits::{COMPLETIONS_MAX, WORK_REQUESTS_MAX};
 use rnic_engine::{Access, Completion, CqId, PdId, RecvRequest, WcFlags, WcOpcode, WcStatus};
 use rnic_wire::Qpn;
 
-use super::client::{DEPTH_MAX, QPS_MAX, make_cq, sent};
+use super::client::sent;
 use super::control::{Control, IDLE_WAIT, Restless, Role};
 use super::pattern::Pattern;
 use super::plan::{Answer, Layout, MemoryAt, Order, Outcome, Task, TransferTask, TransportOrder, VERSION};
 use super::run::{ANSWERS, send_back};
 use super::seen::Seen;
+use super::setup::{DEPTH_MAX, QPS_MAX, ServeConfig, make_cq, turn_away};
 use super::waiting::{BUSY, Entrant, FIRST_ORDER_WITHIN, Waiting};
-use super::{Op, PERF_PORT, PerfError, order, peers, protection};
+use super::{Op, PerfError, order, peers, protection};
 use crate::cm::ConnectionId;
 use crate::connection::{ConnectionConfig, ConnectionEvent, ConnectionRequest};
 use crate::defaults::TransportChoice;
 use crate::impair::Impairment;
 use crate::memory::Region;
 use crate::nic::Nic;
-
-/// How to serve.
-#[derive(Clone, Debug)]
-pub struct ServeConfig {
-    /// The service to listen on.
-    pub port: u16,
-    /// End after one session.
-    pub once: bool,
-    /// What a session may make this end allocate.
-    pub memory_max_bytes: u64,
-    /// A session in which nothing has come in for so long is over.
-    pub patience: Duration,
-}
-
-impl Default for ServeConfig {
-    fn default() -> Self {
-        Self { port: PERF_PORT, once: false, memory_max_bytes: 4 << 30, patience: Duration::from_secs(30) }
-    }
-}
 
 /// A session that has been served.
 #[derive(Clone, PartialEq, Debug)]
@@ -140,11 +122,6 @@ fn receive(nic: &mut Nic, config: &ServeConfig, event: ConnectionEvent, waiting:
         ConnectionEvent::Established(_) => {}
     }
     None
-}
-
-pub(super) fn turn_away(nic: &mut Nic, id: ConnectionId, why: &str) {
-    // It may have been taken back meanwhile.
-    let _ = nic.reject(id, why);
 }
 
 /// One session from its first order on.

@@ -9,7 +9,7 @@ use rnic_base::{Duration, Time};
 
 use super::control::Control;
 use super::plan::{Answer, Order};
-use super::serve::{ServeConfig, turn_away};
+use super::setup::{ServeConfig, turn_away};
 use super::{PerfError, protection};
 use crate::cm::ConnectionId;
 use crate::connection::ConnectionRequest;

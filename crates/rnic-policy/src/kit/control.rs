@@ -2,9 +2,9 @@
 
 use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
 
-use super::{Violation, check_specs, draw_params};
+use super::{Violation, check_actions, check_specs, draw_params};
 use crate::control::lanes::LANES;
-use crate::control::{ControlActions, ControlEvent, ControlPolicy, ControlView};
+use crate::control::{ControlEvent, ControlPolicy, ControlView};
 
 /// Drives `policy` through `steps` random events from `seed`.
 ///
@@ -66,19 +66,4 @@ fn draw_event(random: &mut RandomStream) -> ControlEvent {
         9..11 => ControlEvent::Tick,
         _ => ControlEvent::Cnp,
     }
-}
-
-pub(super) fn check_actions(actions: &ControlActions, line_rate: BitRate) -> Result<(), String> {
-    if actions.window.is_some_and(|window| window.fixed() == 0) {
-        return Err("sets a window of zero".to_owned());
-    }
-    if let Some(rate) = actions.rate
-        && (rate == BitRate::ZERO || rate > line_rate)
-    {
-        return Err(format!("sets a rate of {rate} on a link of {line_rate}"));
-    }
-    if actions.tick_after.is_some_and(|after| after < Duration::from_us(1)) {
-        return Err(format!("asks for a tick after {:?}", actions.tick_after));
-    }
-    Ok(())
 }

@@ -6,7 +6,7 @@ use rnic_base::{AnyRing, Duration, Psn, RandomStream, RandomStreams, Seq, Time};
 
 use super::{Violation, check_specs, draw_params};
 use crate::params::Params;
-use crate::profile::Placement;
+use crate::recovery::Placement;
 use crate::recovery::{LossCause, LossReport, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView};
 use crate::state::PolicyState;
 

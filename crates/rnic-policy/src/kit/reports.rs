@@ -2,8 +2,7 @@
 
 use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
 
-use super::Violation;
-use super::control::check_actions;
+use super::{Violation, check_actions};
 use crate::control::report::{
     AckRate, Carried, DelaySelect, FlowActions, FlowReport, Gap, InForce, NACK_RESOURCES, ReportKind, Ticks,
 };

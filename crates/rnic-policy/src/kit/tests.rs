@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use rnic_base::{Duration, SeqRange};
 
 use super::*;
-use crate::profile::Placement;
+use crate::recovery::Placement;
 use crate::recovery::{
     Interest, LossRule, Recovery, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView,
 };

@@ -4,6 +4,7 @@ use rnic_fabric::Report;
 use rnic_trials::Trial;
 
 use super::{At, Axis, Check, Experiment, Measure, Plot, PlotKind, Sweep, Value};
+use crate::label::label_of;
 
 /// What is wrong: the key and the complaint.
 pub(crate) type Complaint = (String, String);
@@ -289,8 +290,7 @@ fn check_axis(axis: &Axis) -> Result<(), Complaint> {
     let labels = axis.labels();
     unique("values", labels.iter().map(String::as_str))?;
     for fast in axis.fast.iter().flatten() {
-        known("value", &super::label_of(fast), labels.iter().map(String::as_str))
-            .map_err(|what| ("fast".to_owned(), what))?;
+        known("value", &label_of(fast), labels.iter().map(String::as_str)).map_err(|what| ("fast".to_owned(), what))?;
     }
     Ok(())
 }

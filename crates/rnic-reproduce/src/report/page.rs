@@ -8,9 +8,10 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::Report;
 use super::figure::figure;
 use crate::experiment::{Band, Experiment};
+use crate::judge::conditions;
 use crate::judge::{Row, Stat, Verdict};
 use crate::number::{seconds, short, with_unit};
-use crate::origin::{Origin, conditions};
+use crate::origin::Origin;
 use crate::work::{Layout, Size};
 
 /// The whole page.

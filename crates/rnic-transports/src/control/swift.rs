@@ -59,6 +59,7 @@ mod quotient;
 mod scaling;
 mod state;
 mod timers;
+mod unit;
 
 use bytemuck::Zeroable;
 use rnic_base::Duration;
@@ -72,7 +73,8 @@ use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, Para
 use super::waits::{self, SHARED, Waits, ticks};
 
 pub use state::Swift;
-use state::{Flow, WINDOW_MAX, WINDOW_ONE};
+use state::{Flow, WINDOW_MAX};
+use unit::WINDOW_ONE;
 
 const BASE_TARGET: usize = 0;
 const HOP_DELAY: usize = 1;

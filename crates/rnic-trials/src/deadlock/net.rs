@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use rnic_base::{Duration, Psn32, RandomStream, RandomStreams, Serial, Time};
+use rnic_base::{Duration, Psn32, RandomStream, RandomStreams, Time};
 use rnic_falcon::resources::threshold::{Alpha, Isolation};
 use rnic_falcon::resources::{ResourceConfig, Resources};
 use rnic_falcon::seam::{Context, Exhausted, Gates, Outgoing, Received, Upper, Verdict, Window};
@@ -15,7 +15,7 @@ use rnic_falcon::transaction::{
 };
 use rnic_wire::falcon::{Body, Cid, NackCode, Packet, Timestamp, Ulp, UlpProtocol, WindowBases};
 
-use super::ulp::{Announced, Manners, Receives, Recorder};
+use super::ulp::{Announced, FIRST, Manners, Receives, Recorder};
 
 /// How the network and the delivery layer's stand-in behave.
 #[derive(Clone, Copy, Debug)]
@@ -95,9 +95,6 @@ pub struct Net {
     /// Every packet that left: from which NIC.
     pub sent: Vec<(usize, Packet)>,
 }
-
-/// The number of a connection's first transaction: it wraps soon.
-pub(super) const FIRST: Serial<32> = Serial::new(u32::MAX - 40);
 
 impl Net {
     /// Nothing has happened yet.

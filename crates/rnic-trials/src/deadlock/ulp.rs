@@ -4,11 +4,12 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use rnic_base::{RandomStream, Time};
+use rnic_base::{RandomStream, Serial, Time};
 use rnic_falcon::transaction::{Completion, PullReply, PushReply, Request, UpperLayer};
 use rnic_wire::falcon::{RnrTimer, Rsn, Ulp};
 
-use super::net::FIRST;
+/// The number of a connection's first transaction: it wraps soon.
+pub(super) const FIRST: Serial<32> = Serial::new(u32::MAX - 40);
 
 /// How an upper layer behaves, in chances of a thousand.
 #[derive(Clone, Copy, Debug, Default)]

@@ -13,10 +13,12 @@ use core::ops::Range;
 use crate::falcon::header::base;
 use crate::falcon::{EncodeError, HEADERS_MAX, Packet, PacketType, Timestamp, WireError, psp};
 
+mod frame;
 mod nvme;
 mod rdma;
 mod read;
 mod write;
+mod writer;
 
 /// What a message turned out to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,7 +62,7 @@ pub fn decode_front(front: &[u8], len: usize, timestamp: Timestamp) -> Result<De
         return Err(WireError::Version);
     }
     let packet_type = PacketType::from_code(start.packet_type()).ok_or(WireError::PacketType)?;
-    read::message(&read::Start { message_len: len, missing, packet_type, start, timestamp }, rest)
+    read::message(&frame::Start { message_len: len, missing, packet_type, start, timestamp }, rest)
 }
 
 /// Reads a whole datagram in clear: PSP header, then as [`decode`]. The payload's place is in the datagram. The check

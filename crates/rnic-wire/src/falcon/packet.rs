@@ -4,7 +4,7 @@ use core::fmt;
 
 use rnic_base::{Psn32, Serial};
 
-use crate::falcon::{Acknowledgement, Bitmaps, Nack, PacketType, ResyncCode, Timestamp, nvme, rdma};
+use crate::falcon::{Acknowledgement, Bitmaps, Nack, PacketType, ResyncCode, Timestamp, Window, nvme, rdma};
 
 /// A connection identifier: 24 bits, chosen by the receiver of packets that carry it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -87,20 +87,6 @@ impl FlowLabel {
 
     /// Most bits that an index may take: eight flows, twice what the paper's hardware has.
     pub const INDEX_BITS_MAX: u32 = 3;
-}
-
-/// One of the two sliding windows that each direction has, each with sequence numbers of its own.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Window {
-    /// Pull Requests.
-    Request,
-    /// Push Data and Pull Data.
-    Data,
-}
-
-impl Window {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Request, Self::Data];
 }
 
 /// The base sequence numbers of a receiver's two windows: everything before has been acknowledged. Every packet carries

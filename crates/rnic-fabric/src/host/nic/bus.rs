@@ -10,8 +10,7 @@ use std::collections::VecDeque;
 
 use rnic_base::{Duration, Time};
 
-use super::BusPlan;
-use crate::host::SlowHostPlan;
+use crate::plan::{BusPlan, SlowHostPlan};
 
 /// One bus, both ways.
 #[derive(Debug)]

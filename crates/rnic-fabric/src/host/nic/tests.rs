@@ -4,6 +4,7 @@ use rnic_base::RandomStreams;
 use rnic_wire::Qpn;
 
 use super::*;
+use crate::plan::{BusPlan, WorkFetch};
 
 const PLAN: BusPlan = BusPlan { latency: Duration::from_ns(1_200), reads: 4, rate: BitRate::gbps(8) };
 

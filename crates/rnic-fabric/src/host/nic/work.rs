@@ -7,8 +7,8 @@
 use rnic_base::Time;
 use rnic_wire::Qpn;
 
-use super::WorkFetch;
 use super::bus::Bus;
+use crate::plan::WorkFetch;
 
 /// The send queues of a NIC, by queue pair number.
 #[derive(Debug)]

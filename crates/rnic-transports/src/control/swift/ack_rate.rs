@@ -5,7 +5,7 @@
 
 use rnic_policy::control::report::AckRate;
 
-use super::state::WINDOW_ONE;
+use super::unit::WINDOW_ONE;
 
 /// Up to so many packets of window every packet asks.
 const SMALL_WINDOW: u32 = 2;

@@ -12,7 +12,8 @@ use core::hint::select_unpredictable;
 use rnic_policy::control::report::Ticks;
 
 use super::quotient::quotient;
-use super::state::{Flow, WINDOW_ONE};
+use super::state::Flow;
+use super::unit::WINDOW_ONE;
 use super::timers;
 
 /// The smallest window unless somebody says another: 0.01 packets, as 10/1024.

@@ -7,7 +7,8 @@ use rnic_base::{BitRate, Duration};
 use rnic_policy::control::report::Ticks;
 use rnic_policy::{ControlActions, ControlEvent, ControlView, Params};
 
-use super::state::{Swift, WINDOW_ONE};
+use super::state::Swift;
+use super::unit::WINDOW_ONE;
 use super::{INCREASE, cwnd, fabric, initial_window, target_delay, timers, waits, window_max_fixed, window_min};
 
 /// What the 10 bits of a report hold.

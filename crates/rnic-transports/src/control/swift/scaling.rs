@@ -11,7 +11,8 @@
 use core::hint::select_unpredictable;
 
 use super::TIME_MAX;
-use super::state::{WINDOW_MAX, WINDOW_ONE};
+use super::state::WINDOW_MAX;
+use super::unit::WINDOW_ONE;
 
 /// Steps of the table for one unit of the argument.
 const STEPS: usize = 64;

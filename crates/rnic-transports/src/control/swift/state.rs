@@ -13,8 +13,6 @@ use super::plb::Plb;
 
 /// Flows with a state of their own.
 pub(super) const FLOWS: usize = 4;
-/// One packet of a window.
-pub(super) const WINDOW_ONE: u32 = 1 << 10;
 /// The widest window: 11 bits of packets, 10 of a packet's fraction.
 pub(super) const WINDOW_MAX: u32 = (1 << WINDOW_BITS) - 1;
 

@@ -6,7 +6,7 @@ use core::hint::select_unpredictable;
 
 use rnic_policy::control::report::{Gap, Ticks};
 
-use super::state::WINDOW_ONE;
+use super::unit::WINDOW_ONE;
 
 /// Whether a round trip has passed since `marker`. Always, before one was measured.
 #[inline(always)]

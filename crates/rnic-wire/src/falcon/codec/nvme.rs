@@ -1,8 +1,8 @@
 //! NVMe's headers: the table of packet types (OCP NVMe over Falcon Transport, Rev 0.9, section 8.1.3).
 
 use super::Decoded;
-use super::read::{Frame, Tail};
-use super::write::{Writer, check_range};
+use super::frame::{Frame, Tail};
+use super::writer::{Writer, check_range};
 use crate::falcon::header::nbth::{self, NbthView};
 use crate::falcon::header::nvme_command::{self, CommandView};
 use crate::falcon::header::nvme_status;

@@ -2,8 +2,8 @@
 //! InfiniBand's.
 
 use super::Decoded;
-use super::read::{Frame, Tail};
-use super::write::Writer;
+use super::frame::{Frame, Tail};
+use super::writer::Writer;
 use crate::falcon::header::rbth::{self, RbthView};
 use crate::falcon::header::sink_tag;
 use crate::falcon::rdma::{Header, Operation, Rmsn, WriteTail};

@@ -1,6 +1,6 @@
 //! What the checks need from a Cargo.toml.
 
-use crate::tree::SourceFile;
+use super::SourceFile;
 
 /// A Cargo package of the tree.
 pub struct Package {

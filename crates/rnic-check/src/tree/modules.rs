@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use proc_macro2::{TokenStream, TokenTree};
 
-use crate::manifest::Package;
+use super::Tree;
+use super::manifest::Package;
 use crate::rust_source::{RustSource, TokenKind, is_test_only};
-use crate::tree::Tree;
 
 /// How a build comes to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
