@@ -42,6 +42,7 @@ use zeroize::Zeroizing;
 use crate::addresses::local_addresses;
 use crate::memory::Pieces;
 use crate::secrets::{self, KEY_BYTES, SecretStream};
+use crate::stats::NicStats;
 use crate::sys::{
     self,
     unix::{self, Letter},
@@ -138,6 +139,22 @@ pub(crate) enum Taken {
     Lost,
     /// There is no ring: it takes another way.
     No,
+}
+
+impl NicStats {
+    /// Counts what became of a packet of `bytes`.
+    #[inline]
+    pub(crate) fn count_bypass(&mut self, taken: Taken, bytes: usize) {
+        match taken {
+            Taken::Yes => {
+                self.bypass_sent += 1;
+                self.bypass_bytes_sent += bytes as u64;
+            }
+            Taken::Full => self.bypass_held += 1,
+            Taken::Lost => self.bypass_lost += 1,
+            Taken::No => {}
+        }
+    }
 }
 
 impl Bypass {

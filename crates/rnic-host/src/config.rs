@@ -7,9 +7,8 @@ use rnic_base::limits::{MTU_MAX, MTU_MIN};
 use rnic_wire::net::UDP_PORT;
 
 use crate::error::NicError;
-use crate::falcon::Protection;
 use crate::impair::Impairment;
-use crate::settings::{Settings, SettingsError, VARIABLES};
+use crate::protection::Protection;
 
 /// Settings of a NIC.
 #[derive(Clone, Debug)]
@@ -91,29 +90,6 @@ impl NicConfig {
         Self { shared: true, mtu_max_bytes: MTU_MAX, ..Self::default() }
     }
 
-    /// What the environment says about the kernel's help, in the words of the table ([`crate::settings::VARIABLES`]):
-    /// `RNIC_SEGMENTATION=off` and `RNIC_RECEIVE_OFFLOAD=off` do without. The other variables are for unmodified
-    /// programs; who opens a NIC by hand says the rest himself.
-    ///
-    /// # Errors
-    /// When a variable says something else than `on` or `off`.
-    pub fn with_environment(self) -> Result<Self, SettingsError> {
-        if crate::sys::has_more_rights_than_caller() {
-            return Ok(self);
-        }
-        self.with_offloads(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
-    }
-
-    fn with_offloads(self, value_of: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
-        let Self { segmentation, receive_offload, .. } = self;
-        let mut settings = Settings { segmentation, receive_offload, ..Settings::default() };
-        for variable in VARIABLES.iter().filter(|variable| OFFLOADS.contains(&variable.name)) {
-            settings.put(variable, &value_of(variable.name).unwrap_or_default())?;
-        }
-        let Settings { segmentation, receive_offload, .. } = settings;
-        Ok(Self { segmentation, receive_offload, ..self })
-    }
-
     pub(crate) fn check(&self) -> Result<(), NicError> {
         if self.real_roce_peers && !self.shared {
             let (found, expected) = ("true".to_owned(), "false, without `shared`");
@@ -125,40 +101,5 @@ impl NicConfig {
             return Err(NicError::Setting { what: "mtu_max_bytes", found: mtu.to_string(), expected });
         }
         Ok(())
-    }
-}
-
-/// The variables that [`NicConfig::with_environment`] looks at.
-const OFFLOADS: [&str; 2] = ["RNIC_SEGMENTATION", "RNIC_RECEIVE_OFFLOAD"];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(from: &NicConfig, variables: &[(&str, &str)]) -> Result<(bool, bool), String> {
-        let value_of =
-            |name: &str| variables.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
-        let config = from.clone().with_offloads(value_of).map_err(|error| error.to_string())?;
-        Ok((config.segmentation, config.receive_offload))
-    }
-
-    #[test]
-    fn the_environment_decides_about_offloads_where_it_says_something() {
-        let (both, none) =
-            (NicConfig::default(), NicConfig { segmentation: false, receive_offload: false, ..NicConfig::default() });
-        assert_eq!(read(&both, &[("RNIC_LOSS", "1%"), ("RNIC_RECEIVE_OFFLOAD", "")]), Ok((true, true)));
-        assert_eq!(read(&none, &[]), Ok((false, false)));
-        assert_eq!(read(&both, &[("RNIC_SEGMENTATION", "off")]), Ok((false, true)));
-        assert_eq!(read(&both, &[("RNIC_RECEIVE_OFFLOAD", "off")]), Ok((true, false)));
-        assert_eq!(read(&none, &[("RNIC_SEGMENTATION", "on"), ("RNIC_RECEIVE_OFFLOAD", "on")]), Ok((true, true)));
-    }
-
-    #[test]
-    fn mistakes_are_told_as_unmodified_programs_are_told_them() {
-        for name in OFFLOADS {
-            let variables = [(name, "never")];
-            let told = Settings::from_variables(variables).expect_err("neither on nor off").to_string();
-            assert_eq!(read(&NicConfig::default(), &variables), Err(told));
-        }
     }
 }

@@ -15,9 +15,6 @@
 //!   any process at the peer's address could forge one.
 
 mod guard;
-mod kept;
-mod number;
-mod protection;
 mod repair;
 
 use std::collections::HashMap;
@@ -34,14 +31,14 @@ use rnic_wire::{Addresses, IpVersion, Qpn};
 
 use crate::background;
 use crate::carry::{self, Carrier};
+use crate::memory::kept::Kept;
 use crate::memory::{Arrived, Foreign, Memory, Pieces};
+use crate::number::ByNumber;
+use crate::protection::Protection;
 use crate::stats::RxDrop;
 use crate::sys;
 
 use guard::Guard;
-pub(crate) use kept::Kept;
-use number::ByNumber;
-pub use protection::Protection;
 pub(crate) use repair::Repairs;
 
 /// What a NIC knows of its Falcon queue pairs, beside what the engine knows.

@@ -10,6 +10,7 @@
 //! same, what touches it fails and nothing else does ([`guard`]).
 
 mod guard;
+pub(crate) mod kept;
 #[cfg(target_arch = "x86_64")]
 mod signals;
 
@@ -22,7 +23,6 @@ use rnic_base::Time;
 use rnic_base::limits::MESSAGE_BYTES_MAX;
 use rnic_engine::{Dma, Key, MemoryFault, RemoteMemory, Segment, Sge};
 
-use crate::falcon::Kept;
 use crate::grh::{self, Grh};
 
 pub(crate) use guard::Foreign;
@@ -428,6 +428,7 @@ impl Dma for Placement<'_> {
 }
 
 #[cfg(target_arch = "x86_64")]
+use kept::Kept;
 use signals::{look_after, look_after_once, started};
 
 /// Faults are not taken back on this processor: the kernel copies.

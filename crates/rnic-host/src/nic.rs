@@ -631,10 +631,6 @@ fn copy_to(
     Ok(())
 }
 
-/// Packets that one call of `progress` sends, at most, before it looks again at what has come in: acknowledgements that
-/// wait hold up the other side.
-pub(crate) const FLUSH_PACKETS: u32 = 64;
-
 /// Whoever has looked at the sockets within this time knows what has come: a timeout is a good deal longer.
 const LOOKED_LATELY: Duration = Duration::from_us(20);
 

@@ -6,6 +6,7 @@
 
 mod capture;
 mod describe;
+mod offloads;
 mod variables;
 
 use std::fmt;
@@ -18,8 +19,8 @@ pub use variables::{VARIABLES, Variable};
 
 use crate::config::NicConfig;
 use crate::defaults::{ROCE_TRANSPORT, TransportChoice};
-use crate::falcon::Protection;
 use crate::impair::Impairment;
+use crate::protection::Protection;
 use crate::sys;
 
 /// What a program was started with.

@@ -3,7 +3,6 @@
 use rnic_wire::WireError;
 use rnic_wire::cm::CmError;
 
-use crate::bypass::Taken;
 use crate::impair::ImpairmentStats;
 
 /// Why a datagram was dropped before the engine saw it: all of them the sender's fault, or the network's.
@@ -151,19 +150,6 @@ pub const CM_ERRORS: [CmError; 6] = [
 ];
 
 impl NicStats {
-    #[inline]
-    pub(crate) fn count_bypass(&mut self, taken: Taken, bytes: usize) {
-        match taken {
-            Taken::Yes => {
-                self.bypass_sent += 1;
-                self.bypass_bytes_sent += bytes as u64;
-            }
-            Taken::Full => self.bypass_held += 1,
-            Taken::Lost => self.bypass_lost += 1,
-            Taken::No => {}
-        }
-    }
-
     #[cold]
     pub(crate) fn drop_datagram(&mut self, reason: RxDrop) {
         self.drops[reason as usize] += 1;

@@ -13,8 +13,8 @@ use rnic_base::Duration;
 use rnic_base::limits::WORK_REQUESTS_MAX;
 use rnic_engine::{RemoteMemory, SendFlags, SendOp, SendRequest, WcStatus};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
+use crate::digest::sha256;
 use crate::impair::Impairment;
 use crate::nic::Nic;
 use crate::perf::{
@@ -260,20 +260,9 @@ fn thinned(points: Vec<(f64, u64)>) -> Vec<(f64, u64)> {
     kept.map(|(_, point)| point).collect()
 }
 
-/// SHA-256 in hexadecimal digits, as `sha256sum` prints it.
-pub(crate) fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sha256_is_what_sha256sum_prints() {
-        // FIPS 180-4's example.
-        assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    }
 
     #[test]
     fn points_are_thinned_but_the_last_one_stays() {

@@ -8,7 +8,7 @@ use rnic_policy::Profile;
 use rnic_psp::Form;
 use rnic_wire::falcon::psp::Cipher;
 
-use crate::falcon::Protection;
+use crate::protection::Protection;
 
 /// The word of a transport whose packets are protected so; 0 for all but Falcon.
 pub fn falcon_word(profile: &Profile, protection: Option<&Protection>) -> u32 {

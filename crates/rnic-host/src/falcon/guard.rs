@@ -10,7 +10,7 @@ use rnic_wire::falcon::psp::{Header, Layout};
 use rnic_wire::falcon::{self, Cid, FlowLabel};
 use rnic_wire::{Addresses, Qpn};
 
-use super::Protection;
+use crate::protection::Protection;
 use crate::stats::RxDrop;
 
 /// The guard of one Falcon queue pair: addresses and ports of its peer, and its keys.

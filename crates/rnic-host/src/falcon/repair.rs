@@ -8,8 +8,6 @@
 //! while after something had to be sent again. The RoCE family does not gain: IRN's acknowledgements are as far-sighted
 //! as its window is wide.
 
-use crate::nic::FLUSH_PACKETS;
-
 /// How many packets a Falcon NIC sends before it looks at what has come in.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Repairs {
@@ -38,6 +36,10 @@ const WHILE_REPAIRING: u32 = 30;
 
 /// At a loss in a thousand packets, the next one comes before this is over; one repair needs two or three turns.
 const TURNS: u32 = 32;
+
+/// Packets that one call of `progress` sends, at most, before it looks again at what has come in: acknowledgements that
+/// wait hold up the other side.
+pub(crate) const FLUSH_PACKETS: u32 = 64;
 
 #[cfg(test)]
 mod tests {

@@ -11,8 +11,8 @@ use rnic_wire::falcon::rdma::{self, Operation};
 use rnic_wire::falcon::{Body, Cid, Ulp, UlpProtocol, WindowBases};
 use rnic_wire::{Position, Reth};
 
-use super::protection::{SECRET_TEXT_MAX, exposure, secret_of};
 use super::*;
+use crate::protection::{SECRET_TEXT_MAX, exposure, secret_of};
 use crate::sys::unix::own_uid;
 
 const LEFT: (&str, u32) = ("10.0.0.1:4791", 0x11);

@@ -34,7 +34,7 @@ pub(super) fn open_link(config: &NicConfig, secrets: &Secrets) -> Result<Link, N
         return Ok(link);
     }
     let roce = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), UDP_PORT);
-    let (lanes, refused) = crate::ports::open(config, &mut secrets.stream("port"))?;
+    let (lanes, refused) = crate::sockets::open(config, &mut secrets.stream("port"))?;
     let mut link = Link::new(lanes.into_iter().collect(), ports, config.segmentation);
     if let Some(error) = refused {
         link.notices.push(Notice::SourcePortTaken(error.to_string()));

@@ -523,7 +523,7 @@ impl Job {
     fn digest(&self, nic: &Nic) -> Option<String> {
         match self.task {
             Task::Transfer(TransferTask { bytes }) => {
-                Some(crate::transfer::sha256(&nic.bytes(&self.region)[..bytes as usize]))
+                Some(crate::digest::sha256(&nic.bytes(&self.region)[..bytes as usize]))
             }
             Task::Perf { .. } => None,
         }

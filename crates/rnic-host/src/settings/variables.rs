@@ -6,7 +6,7 @@ use std::str::FromStr;
 use rnic_base::limits::{MTU_MAX, MTU_MIN};
 use rnic_base::{BitRate, Bytes};
 
-use crate::falcon::Protection;
+use crate::protection::Protection;
 
 use super::{Progress, Settings, SettingsError};
 

@@ -6,11 +6,11 @@
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// For tables whose keys are one number of ours.
-pub(super) type ByNumber = BuildHasherDefault<Mixer>;
+pub(crate) type ByNumber = BuildHasherDefault<Mixer>;
 
 /// Knuth's multiplicative hash; the table takes its upper and its lower bits.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Mixer(u64);
+pub(crate) struct Mixer(u64);
 
 impl Hasher for Mixer {
     #[inline]

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::number::ByNumber;
-use crate::memory::Arrived;
+use super::Arrived;
+use crate::number::ByNumber;
 
 /// Payload by the engine's names for it. Buffers are used again: in steady state nothing is allocated.
 #[derive(Debug, Default)]
