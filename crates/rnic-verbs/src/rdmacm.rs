@@ -21,6 +21,7 @@
 //! sockets over RDMA are refused with `EOPNOTSUPP`.
 
 mod abi;
+mod ack;
 
 mod address;
 mod addrinfo;
@@ -33,6 +34,7 @@ mod ep;
 mod event;
 mod id;
 mod qp;
+mod resolve;
 mod service;
 mod unsupported;
 

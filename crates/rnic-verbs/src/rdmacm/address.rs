@@ -12,16 +12,13 @@ use rnic_host::cm::{roce_mtu_towards, source_towards};
 use rnic_wire::cm::PathMtu;
 
 use super::abi::*;
-use super::channel::{Arrival, Pending};
-use super::connect::complete;
-use super::id::{IdObject, Stage, object};
+use super::id::IdObject;
 use super::service::Cm;
+use super::service::entry::{PATH_MTU, Stage};
+use super::service::pending::{Arrival, Pending};
 use super::{devices, id};
 use crate::abi::*;
-use crate::errno::{Errno, Result, minus_one};
-
-/// What queue pairs are set to: the wire's packets are another matter, see `rnic-host`.
-pub(super) const PATH_MTU: u32 = IBV_MTU_4096;
+use crate::errno::{Errno, Result};
 
 /// What the queue pair of an identifier, and the other side's, are set to. Real RoCEv2 peers send packets as large as
 /// they are told, so they are told what the path carries.
@@ -129,7 +126,7 @@ fn put_on(c: &mut rdma_cm_id, (context, pd): (*mut ibv_context, *mut ibv_pd)) {
     }
 }
 
-fn bind(this: &mut IdObject, address: SocketAddr) -> Result<()> {
+pub(super) fn bind(this: &mut IdObject, address: SocketAddr) -> Result<()> {
     let address = SocketAddr::new(address.ip().to_canonical(), address.port());
     if address.ip().is_multicast() {
         return Err(Errno(libc::EADDRNOTAVAIL));
@@ -157,23 +154,13 @@ fn bind(this: &mut IdObject, address: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// `rdma_bind_addr`.
-///
-/// # Safety
-/// `id` is living, `address` may be read.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, address: *mut libc::sockaddr) -> c_int {
-    // SAFETY: the caller's promise.
-    minus_one(unsafe { read(address).and_then(|address| bind(object(id), address)) })
-}
-
 /// What an identifier that only listens is bound to when the program does not say: every address, any port.
 pub(super) fn bind_any(this: &mut IdObject) -> Result<()> {
     bind(this, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0))
         .or_else(|_| bind(this, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0)))
 }
 
-fn resolve(this: &mut IdObject, source: Option<SocketAddr>, to: SocketAddr) -> Result<()> {
+pub(super) fn resolve(this: &mut IdObject, source: Option<SocketAddr>, to: SocketAddr) -> Result<()> {
     let to = SocketAddr::new(to.ip().to_canonical(), to.port());
     if let Some(source) = source {
         let stage = Cm::lock()?.entry(this.key)?.stage;
@@ -226,28 +213,6 @@ fn find_way(this: &mut IdObject, to: SocketAddr) -> Result<()> {
     attach(&mut this.c)
 }
 
-/// `rdma_resolve_addr`. The timeout is not needed: nobody is asked but the kernel.
-///
-/// # Safety
-/// `id` is living, `source` is null or may be read, `destination` may be read.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_resolve_addr(
-    id: *mut rdma_cm_id,
-    source: *mut libc::sockaddr,
-    destination: *mut libc::sockaddr,
-    _timeout_ms: c_int,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    let this = unsafe { object(id) };
-    // SAFETY: the caller's promise.
-    let addresses = unsafe {
-        let source = if source.is_null() { Ok(None) } else { read(source).map(Some) };
-        source.and_then(|source| Ok((source, read(destination)?)))
-    };
-    let resolved = addresses.and_then(|(source, to)| resolve(this, source, to));
-    minus_one(resolved.and_then(|()| complete(this)))
-}
-
 /// What an identifier knows of its path when it is resolved.
 fn describe_path(c: &mut rdma_cm_id) {
     let (Some(source), Some(to)) = of(c) else { return };
@@ -277,24 +242,13 @@ fn describe_path(c: &mut rdma_cm_id) {
     c.route.num_paths = 1;
 }
 
-fn resolve_route(this: &mut IdObject) -> Result<()> {
+pub(super) fn resolve_route(this: &mut IdObject) -> Result<()> {
     let mut cm = Cm::lock()?;
     let entry = cm.entry(this.key)?;
     entry.advance(&[Stage::Resolved], Stage::Routed)?;
     describe_path(&mut this.c);
     entry.events.push(Pending::plain(this.key, RDMA_CM_EVENT_ROUTE_RESOLVED, 0));
     Ok(())
-}
-
-/// `rdma_resolve_route`.
-///
-/// # Safety
-/// `id` is living.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {
-    // SAFETY: the caller's promise.
-    let this = unsafe { object(id) };
-    minus_one(resolve_route(this).and_then(|()| complete(this)))
 }
 
 /// Fills in what a request says about its identifier.

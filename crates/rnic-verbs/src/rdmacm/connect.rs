@@ -13,8 +13,10 @@ use rnic_wire::header::bth::DEFAULT_PARTITION_KEY;
 use rnic_wire::{Addresses, Qpn};
 
 use super::abi::*;
-use super::event::{self, rdma_ack_cm_event, service};
-use super::id::{IdObject, Stage, object};
+use super::ack::rdma_ack_cm_event;
+use super::event::{self, complete, service};
+use super::id::{IdObject, ack_timeout, confirm, object};
+use super::service::entry::Stage;
 use super::service::{Cm, Owner, now};
 use super::{address, agreement, devices, qp};
 use crate::abi::*;
@@ -25,9 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Connections that wait for the program at most, where it does not say.
 const BACKLOG: usize = 1_024;
-
-/// How long an acknowledgement may take, 4.096 us * 2^n = 0.54 s: with seven retries, four seconds.
-const ACK_TIMEOUT: u8 = 17;
 
 /// As we tell others: an answer to a management message may take 4.096 us * 2^n = 4.3 s.
 const CM_TIMEOUT: u32 = 20;
@@ -115,27 +114,6 @@ fn resources(param: Option<&rdma_conn_param>, announced: Option<(u8, u8)>) -> Re
         choose(param.map(|param| param.responder_resources), announced.map(|it| it.0), answers)?,
         choose(param.map(|param| param.initiator_depth), announced.map(|it| it.1), asks)?,
     ))
-}
-
-/// Waits for what a synchronous identifier has begun.
-pub(super) fn complete(this: &mut IdObject) -> Result<()> {
-    if !this.is_synchronous {
-        return Ok(());
-    }
-    if !this.c.event.is_null() {
-        // SAFETY: it was fetched for this identifier and is acknowledged once.
-        unsafe { rdma_ack_cm_event(this.c.event) };
-        this.c.event = std::ptr::null_mut();
-    }
-    // SAFETY: the channel is this identifier's own.
-    let event = unsafe { event::fetch(this.c.channel)? };
-    this.c.event = event;
-    // SAFETY: it has just been fetched.
-    match unsafe { ((*event).status, (*event).event) } {
-        (0, _) => Ok(()),
-        (_, RDMA_CM_EVENT_REJECTED) => Err(Errno(libc::ECONNREFUSED)),
-        (status, _) => Err(Errno(status.abs())),
-    }
 }
 
 fn listen(this: &mut IdObject, backlog: c_int) -> Result<()> {
@@ -235,7 +213,7 @@ unsafe fn connect(this: &mut IdObject, param: *const rdma_conn_param) -> Result<
     Ok(())
 }
 
-fn path(addresses: &Addresses, traffic_class: u8, ack_timeout: Option<u8>) -> Path {
+fn path(addresses: &Addresses, traffic_class: u8, chosen: Option<u8>) -> Path {
     // As Linux has them for a path that leaves the subnet, which is every one of RoCE.
     let (local_lid, remote_lid) = (PERMISSIVE_LID, PERMISSIVE_LID);
     Path {
@@ -245,7 +223,7 @@ fn path(addresses: &Addresses, traffic_class: u8, ack_timeout: Option<u8>) -> Pa
         remote_gid: Gid::from(addresses.dst().ip()),
         traffic_class,
         hop_limit: 64,
-        local_ack_timeout: Bits::clamped(ack_timeout.unwrap_or(ACK_TIMEOUT).into()),
+        local_ack_timeout: Bits::clamped(ack_timeout(chosen).into()),
         ..Path::default()
     }
 }
@@ -376,16 +354,6 @@ pub unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_
     let this = unsafe { object(id) };
     let waits = this.c.ps != RDMA_PS_UDP;
     minus_one(accepted.and_then(|()| if waits { complete(this) } else { Ok(()) }))
-}
-
-/// Tells the other side that the connection stands.
-pub(super) fn confirm(this: &mut IdObject) -> Result<()> {
-    let mut cm = Cm::lock()?;
-    let entry = cm.entry(this.key)?;
-    entry.advance(&[Stage::Answered], Stage::Connected)?;
-    let connection = entry.connection.ok_or(Errno::INVALID)?;
-    cm.port_of(this.key)?.1.endpoint.confirm(connection);
-    Ok(())
 }
 
 /// `rdma_establish`: for programs with queue pairs of their own.
@@ -577,9 +545,4 @@ unsafe fn get_request(listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
 pub unsafe extern "C" fn rdma_get_request(listener: *mut rdma_cm_id, id: *mut *mut rdma_cm_id) -> c_int {
     // SAFETY: the caller's promise.
     minus_one(unsafe { get_request(listener) }.map(|child| unsafe { *id = child }))
-}
-
-/// How long an acknowledgement may take, as queue pairs are told.
-pub(super) fn ack_timeout(chosen: Option<u8>) -> u8 {
-    chosen.unwrap_or(ACK_TIMEOUT)
 }

@@ -4,10 +4,10 @@ use std::ffi::c_int;
 use std::ptr;
 
 use super::abi::*;
-use super::address::{rdma_bind_addr, rdma_resolve_addr, rdma_resolve_route};
 use super::addrinfo;
 use super::id::{self, object, rdma_destroy_id};
 use super::qp::{self, rdma_destroy_qp, rdma_destroy_srq};
+use super::resolve::{rdma_bind_addr, rdma_resolve_addr, rdma_resolve_route};
 use crate::abi::*;
 use crate::errno::{Errno, Result, minus_one};
 

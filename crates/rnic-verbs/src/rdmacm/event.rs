@@ -10,20 +10,14 @@ use rnic_wire::cm::ip::IpHeader;
 use rnic_wire::cm::{LookupReply, LookupRequest, LookupStatus, RejectInfo, RejectReason, Reply, Request, ServiceId};
 
 use super::abi::*;
+use super::ack::{EventObject, acknowledge, rdma_ack_cm_event};
 use super::agreement;
-use super::channel::{self, Arrival, Offer, Pending, What};
-use super::id::{self, Remote, Stage};
-use super::service::{ACKNOWLEDGED, Cm, Key, Owner};
-use super::{address, qp};
+use super::id::IdObject;
+use super::service::entry::Stage;
+use super::service::pending::{Arrival, Offer, Pending, Remote, What};
+use super::service::{Cm, Key, Owner};
+use super::{address, channel, id, qp};
 use crate::errno::{Errno, Result, minus_one};
-
-/// The C structure, the private data that it leads to, and whose acknowledgement it waits for.
-#[repr(C)]
-struct EventObject {
-    c: rdma_cm_event,
-    data: Vec<u8>,
-    key: Key,
-}
 
 impl Cm {
     /// Acts on what the protocol says.
@@ -398,12 +392,24 @@ fn ud_param(
     }
 }
 
-fn acknowledge(key: Key) {
-    if let Ok(mut cm) = Cm::lock()
-        && let Some(entry) = cm.ids.get_mut(&key)
-    {
-        entry.acknowledged += 1;
-        ACKNOWLEDGED.notify_all();
+/// Waits for what a synchronous identifier has begun.
+pub(super) fn complete(this: &mut IdObject) -> Result<()> {
+    if !this.is_synchronous {
+        return Ok(());
+    }
+    if !this.c.event.is_null() {
+        // SAFETY: it was fetched for this identifier and is acknowledged once.
+        unsafe { rdma_ack_cm_event(this.c.event) };
+        this.c.event = std::ptr::null_mut();
+    }
+    // SAFETY: the channel is this identifier's own.
+    let event = unsafe { fetch(this.c.channel)? };
+    this.c.event = event;
+    // SAFETY: it has just been fetched.
+    match unsafe { ((*event).status, (*event).event) } {
+        (0, _) => Ok(()),
+        (_, RDMA_CM_EVENT_REJECTED) => Err(Errno(libc::ECONNREFUSED)),
+        (status, _) => Err(Errno(status.abs())),
     }
 }
 
@@ -418,21 +424,6 @@ pub unsafe extern "C" fn rdma_get_cm_event(channel: *mut rdma_event_channel, eve
     }
     // SAFETY: the caller's promise.
     minus_one(unsafe { fetch(channel) }.map(|fetched| unsafe { *event = fetched }))
-}
-
-/// `rdma_ack_cm_event`.
-///
-/// # Safety
-/// `event` is from `rdma_get_cm_event`, and not used again.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
-    if event.is_null() {
-        return minus_one(Err(Errno::INVALID));
-    }
-    // SAFETY: `present` made a box of it, and the program gives it up.
-    let event = unsafe { Box::from_raw(event.cast::<EventObject>()) };
-    acknowledge(event.key);
-    0
 }
 
 /// After the end of a connection, how long packets of it may still be under way: what a slow network with its queues

@@ -1,17 +1,16 @@
 //! Identifiers: what a program holds of a connection, of an attempt at one, or of a place where it waits for some.
 
 use std::ffi::{c_int, c_void};
-use std::net::SocketAddr;
 use std::ptr;
-use std::sync::Arc;
 
 use rnic_host::cm::ConnectionId;
 use rnic_wire::cm::{RejectInfo, RejectReason};
 
 use super::abi::*;
-use super::address::PATH_MTU;
-use super::channel::{self, Arrival, Events, Offer, rdma_create_event_channel, rdma_destroy_event_channel};
-use super::event::rdma_ack_cm_event;
+use super::ack::rdma_ack_cm_event;
+use super::channel::{self, rdma_create_event_channel, rdma_destroy_event_channel};
+use super::service::entry::{Entry, Stage};
+use super::service::pending::{Arrival, move_events};
 use super::service::{Cm, Key, Owner};
 use crate::abi::*;
 use crate::errno::{Errno, Result, minus_one};
@@ -27,118 +26,6 @@ pub(super) struct IdObject {
     pub(super) queue_pairs: Option<Box<ibv_qp_init_attr>>,
     /// Private data that go in front of the program's.
     pub(super) connect_data: Vec<u8>,
-}
-
-/// What is known about an identifier behind the lock.
-pub(super) struct Entry {
-    /// Where the program's structure is, as a number: only the program's threads may look.
-    pub(super) place: usize,
-    pub(super) events: Arc<Events>,
-    /// Events that the program has fetched, and acknowledged.
-    pub(super) fetched: u64,
-    pub(super) acknowledged: u64,
-    pub(super) space: u32,
-    pub(super) options: Options,
-    pub(super) stage: Stage,
-    pub(super) port: Option<Key>,
-    pub(super) connection: Option<ConnectionId>,
-    /// The other side's queue pair.
-    pub(super) remote: Option<Remote>,
-    /// Our queue pair, as the other side is told.
-    pub(super) qp_num: u32,
-    /// What the queue pairs' packets carry, as we have asked for it and as verbs count.
-    pub(super) path_mtu: u32,
-    /// The first sequence number of our queue pair: drawn with the identifier, since programs with queue pairs of
-    /// their own ask for it before they accept.
-    pub(super) psn: u32,
-    /// What the other side offers.
-    pub(super) offer: Offer,
-    /// What the program wants of the connection.
-    pub(super) responder_resources: u8,
-    pub(super) initiator_depth: u8,
-    /// Whom it has asked last.
-    pub(super) asked: Option<SocketAddr>,
-    /// The other side's vendor: ours, with its transport, or zeros.
-    pub(super) remote_vendor: (u32, u32),
-}
-
-/// What a program may choose.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Options {
-    pub(super) traffic_class: u8,
-    pub(super) shares_address: bool,
-    pub(super) only_v6: bool,
-    pub(super) ack_timeout: Option<u8>,
-}
-
-/// Where an identifier stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stage {
-    New,
-    Bound,
-    Resolved,
-    Routed,
-    Listening,
-    /// A request or a question is out.
-    Connecting,
-    /// The other side has accepted; we have not said so.
-    Answered,
-    /// A request is here.
-    Asked,
-    /// We have accepted; the other side has not said so.
-    Accepted,
-    Connected,
-    Over,
-}
-
-/// What our queue pair must know about the other.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Remote {
-    pub(super) qp_num: u32,
-    pub(super) psn: u32,
-    /// As verbs count.
-    pub(super) path_mtu: u32,
-    /// Reads that it may have outstanding, and that it answers.
-    pub(super) max_dest_rd_atomic: u8,
-    pub(super) max_rd_atomic: u8,
-    pub(super) retry_count: u8,
-    pub(super) rnr_retry_count: u8,
-    /// Which of our transports it has too.
-    pub(super) transport: usize,
-}
-
-impl Entry {
-    pub(super) fn new(place: usize, events: Arc<Events>, space: u32, psn: u32) -> Self {
-        Self {
-            place,
-            events,
-            fetched: 0,
-            acknowledged: 0,
-            space,
-            options: Options::default(),
-            stage: Stage::New,
-            port: None,
-            connection: None,
-            remote: None,
-            qp_num: 0,
-            path_mtu: PATH_MTU,
-            psn,
-            offer: Offer::default(),
-            responder_resources: RDMA_MAX_RESP_RES,
-            initiator_depth: RDMA_MAX_INIT_DEPTH,
-            asked: None,
-            remote_vendor: (0, 0),
-        }
-    }
-
-    /// Goes on to `next` if it stands where `from` says.
-    pub(super) fn advance(&mut self, from: &[Stage], next: Stage) -> Result<()> {
-        if !from.contains(&self.stage) {
-            return Err(Errno::INVALID);
-        }
-        self.stage = next;
-        Ok(())
-    }
 }
 
 /// What a program's pointer leads to.
@@ -326,7 +213,7 @@ pub(super) fn migrate(this: &mut IdObject, channel: *mut rdma_event_channel) -> 
     let mut cm = Cm::lock()?;
     let entry = cm.entry(this.key)?;
     let before = std::mem::replace(&mut entry.events, events);
-    channel::move_events(&before, &entry.events, this.key);
+    move_events(&before, &entry.events, this.key);
     // A child's own request is counted for the one that listens.
     while cm.ids.get(&this.key).is_some_and(|entry| entry.fetched > entry.acknowledged) {
         cm = cm.wait();
@@ -395,3 +282,21 @@ pub unsafe extern "C" fn rdma_set_option(
         Ok(())
     }))
 }
+
+/// Tells the other side that the connection stands.
+pub(super) fn confirm(this: &mut IdObject) -> Result<()> {
+    let mut cm = Cm::lock()?;
+    let entry = cm.entry(this.key)?;
+    entry.advance(&[Stage::Answered], Stage::Connected)?;
+    let connection = entry.connection.ok_or(Errno::INVALID)?;
+    cm.port_of(this.key)?.1.endpoint.confirm(connection);
+    Ok(())
+}
+
+/// How long an acknowledgement may take, as queue pairs are told.
+pub(super) fn ack_timeout(chosen: Option<u8>) -> u8 {
+    chosen.unwrap_or(ACK_TIMEOUT)
+}
+
+/// How long an acknowledgement may take, 4.096 us * 2^n = 0.54 s: with seven retries, four seconds.
+const ACK_TIMEOUT: u8 = 17;

@@ -7,8 +7,8 @@ use std::ptr;
 use rnic_wire::Qpn;
 
 use super::abi::*;
-use super::connect::{ack_timeout, confirm};
-use super::id::{Stage, object};
+use super::id::{ack_timeout, confirm, object};
+use super::service::entry::{PATH_MTU, Stage};
 use super::service::{Cm, Key};
 use super::{address, calls};
 use crate::abi::*;
@@ -178,7 +178,7 @@ unsafe fn attributes_for(id: *mut rdma_cm_id, attributes: &mut ibv_qp_attr) -> R
             let remote = remote.ok_or(Errno::INVALID)?;
             // SAFETY: the caller's promise.
             attributes.ah_attr = unsafe { address::to_peer(id)? };
-            attributes.path_mtu = remote.path_mtu.clamp(IBV_MTU_256, address::PATH_MTU);
+            attributes.path_mtu = remote.path_mtu.clamp(IBV_MTU_256, PATH_MTU);
             (attributes.dest_qp_num, attributes.rq_psn) = (remote.qp_num, psn);
             let mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
             if !is_reliable {

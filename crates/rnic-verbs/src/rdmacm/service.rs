@@ -4,6 +4,9 @@
 //! ports' sockets; it takes messages in, sends them again, and puts events into channels. What an event does to a queue
 //! pair happens where the program fetches it (`event.rs`), as with the kernel's connection manager.
 
+pub(super) mod entry;
+pub(super) mod pending;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::ffi::c_int;
@@ -18,12 +21,12 @@ use rnic_host::cm::{Binding, ConnectionId, Endpoint, GsiNews, GsiPort, Inbox};
 use rnic_host::{PanicEnds, SecretStream, Secrets};
 use rnic_wire::cm::ServiceId;
 
-use super::channel::Events;
-use super::id::Entry;
 use crate::cancel::Uncancelled;
 use crate::errno::{Errno, Result};
 use crate::fork::{self, Process};
 use crate::heap::Busy;
+use entry::Entry;
+use pending::Events;
 
 /// An identifier or a port. Never used again for another.
 pub(super) type Key = u64;

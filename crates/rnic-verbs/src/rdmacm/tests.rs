@@ -8,16 +8,18 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use super::abi::*;
-use super::address::{rdma_bind_addr, rdma_get_dst_port, rdma_get_src_port, rdma_resolve_addr, rdma_resolve_route};
+use super::ack::rdma_ack_cm_event;
+use super::address::{rdma_get_dst_port, rdma_get_src_port};
 use super::addrinfo::{rdma_freeaddrinfo, rdma_getaddrinfo};
 use super::channel::{rdma_create_event_channel, rdma_destroy_event_channel};
 use super::connect::{
     rdma_accept, rdma_connect, rdma_disconnect, rdma_get_request, rdma_listen, rdma_notify, rdma_reject,
 };
 use super::ep::{rdma_create_ep, rdma_destroy_ep};
-use super::event::{rdma_ack_cm_event, rdma_get_cm_event};
+use super::event::rdma_get_cm_event;
 use super::id::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
 use super::qp::{rdma_create_qp, rdma_destroy_qp, rdma_init_qp_attr};
+use super::resolve::{rdma_bind_addr, rdma_resolve_addr, rdma_resolve_route};
 use super::unsupported::{rdma_join_multicast, rsocket};
 use crate::abi::*;
 
