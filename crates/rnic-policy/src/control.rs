@@ -11,12 +11,14 @@
 pub mod adapt;
 pub mod lanes;
 pub mod report;
+pub mod signals;
 
 use bytemuck::Pod;
 use rnic_base::{BitRate, Duration, Time};
 
 use self::lanes::{Acks, Answers, LaneSet, StateLanes};
 use self::report::{Carried, FlowActions, FlowReport};
+use self::signals::Signals;
 
 use crate::params::{ParamSpec, Params};
 use crate::state::PolicyState;
@@ -139,9 +141,12 @@ pub struct ControlActions {
     pub flow: Option<FlowActions>,
 }
 
-/// Which of the frequent events a controller wants to hear of.
+/// What a controller needs to know, and which of the frequent events it wants to hear of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ControlInterest {
+    /// What it cannot do without. On a datapath that does not measure all of it the controller is refused, when a
+    /// profile is composed.
+    pub needs: Signals,
     /// [`ControlEvent::Acked`].
     pub acked: bool,
     /// [`ControlEvent::Sent`].

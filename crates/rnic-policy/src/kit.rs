@@ -25,7 +25,8 @@ pub use schedule::check_schedule;
 
 use rnic_base::{BitRate, Duration, RandomStream};
 
-use crate::control::ControlActions;
+use crate::control::signals::Signals;
+use crate::control::{ControlActions, ControlInterest};
 use crate::params::{ParamSpec, Params};
 
 /// How a policy broke the contract, and how to see it again.
@@ -58,6 +59,22 @@ fn draw_params(specs: &[ParamSpec], random: &mut RandomStream, use_defaults: boo
         }
     }
     params
+}
+
+/// What it needs is what it asks to hear of.
+fn check_interest(interest: &ControlInterest) -> Result<(), String> {
+    let needs = |signals| interest.needs.has_any(signals);
+    let asks = [
+        ("acks or round-trip", needs(Signals::ACKS | Signals::ROUND_TRIP), interest.acked),
+        ("sent", needs(Signals::SENT), interest.sent),
+        ("cnp", needs(Signals::CNP), interest.cnp_interval.is_some()),
+        ("marks", needs(Signals::MARKS), interest.echo),
+    ];
+    match asks.into_iter().find(|(_, needs, asks)| needs != asks) {
+        Some((name, true, _)) => Err(format!("needs {name} and does not ask to hear of it")),
+        Some((name, ..)) => Err(format!("asks to hear of {name} and does not say that it needs it")),
+        None => Ok(()),
+    }
 }
 
 /// Bounds that hold for every answer of a controller.

@@ -5,6 +5,7 @@ use rnic_base::{AnyRing, Duration};
 
 use crate::control::ControlPolicy;
 use crate::control::adapt::ADAPTED_STATE_MAX;
+use crate::control::signals::Signals;
 use crate::falcon::{
     AdaptiveForm, AdaptivePlace, FALCON_PARAMS, FalconErrors, FalconIsolation, FalconOrdering, FalconShape,
 };
@@ -33,6 +34,23 @@ impl Protocol {
         match self {
             Self::Falcon(shape) => Some(shape),
             Self::Roce | Self::Irn | Self::Fasr => None,
+        }
+    }
+
+    /// What a datapath of these packets tells a controller. Only Falcon's acknowledgements say when a packet came and
+    /// how full the receiver is; none of them carries what switches would write into it.
+    pub const fn measures(&self) -> Signals {
+        let everywhere = Signals::ACKS
+            .with(Signals::ROUND_TRIP)
+            .with(Signals::MARKS)
+            .with(Signals::CNP)
+            .with(Signals::NACKS)
+            .with(Signals::TIMEOUTS)
+            .with(Signals::TICKS)
+            .with(Signals::SENT);
+        match self {
+            Self::Falcon(_) => everywhere.with(Signals::HOST_DELAY).with(Signals::HOPS),
+            Self::Roce | Self::Irn | Self::Fasr => everywhere,
         }
     }
 }
@@ -214,6 +232,9 @@ pub enum ProfileError {
         max = ADAPTED_STATE_MAX
     )]
     ControlWithoutReports(&'static str, &'static str),
+    /// Nobody tells the controller what it goes by.
+    #[error("transport `{0}`: controller `{1}` needs {2}, which this transport does not measure")]
+    NotMeasured(&'static str, &'static str, Signals),
     /// Between a datapath and a stateless engine travels what fits into a record, and not every policy's state does.
     #[error("transport `{0}`: `{1}` needs a memory for its state, which does not travel: fae_form cannot be stateless")]
     StateDoesNotTravel(&'static str, &'static str),
@@ -444,6 +465,11 @@ impl Profile {
         }
         if self.end_to_end_credits && self.protocol == Protocol::Fasr {
             return Err(ProfileError::NoCredits(self.name));
+        }
+        let Configured { policy, params } = &self.control;
+        let missing = (policy.interest)(params).needs.without(self.protocol.measures());
+        if !missing.is_empty() {
+            return Err(ProfileError::NotMeasured(self.name, policy.name, missing));
         }
         let recovery = &self.recovery;
         if let Some(shape) = self.protocol.falcon() {

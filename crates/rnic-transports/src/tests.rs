@@ -237,5 +237,6 @@ fn select_allows_spraying_with_a_nack_threshold() {
 mod footprint;
 mod irn_recovery;
 mod roce_recovery;
+mod signals;
 mod tcp_recovery;
 mod window;

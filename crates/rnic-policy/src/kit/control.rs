@@ -2,16 +2,17 @@
 
 use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
 
-use super::{Violation, check_actions, check_specs, draw_params};
+use super::{Violation, check_actions, check_interest, check_specs, draw_params};
 use crate::control::lanes::LANES;
+use crate::control::signals::Signals;
 use crate::control::{ControlEvent, ControlPolicy, ControlView};
 
 /// Drives `policy` through `steps` random events from `seed`.
 ///
-/// Checks, after every event: equal events give equal answers; windows are above zero; rates are above zero and at most
-/// the line rate; ticks lie in the future and not closer than a microsecond, so that no queue pair can keep a core
-/// busy. It is driven with the reports of a datapath with flows too, which it reads itself or is told in events: see
-/// [`super::reports`].
+/// Checks that it needs what it asks to hear of, and asks to hear of what it needs; and after every event: equal events
+/// give equal answers; windows are above zero; rates are above zero and at most the line rate; ticks lie in the future
+/// and not closer than a microsecond, so that no queue pair can keep a core busy. It is driven with the reports of a
+/// datapath with flows too, which it reads itself or is told in events: see [`super::reports`].
 ///
 /// # Errors
 /// The first violation, with what replays it.
@@ -27,6 +28,8 @@ pub fn check_control(policy: &ControlPolicy, seed: u64, steps: u64) -> Result<()
         let mut twin = state;
         let bad = |step, what| Violation { policy: policy.name, seed, step, what };
         check_actions(&first, line_rate).map_err(|what| bad(0, what))?;
+        let interest = (policy.interest)(&params);
+        check_interest(&interest).map_err(|what| bad(0, what))?;
         for step in 1..=steps {
             view.now += Duration::from_ns(random.between(1, 100_000));
             view.in_flight = random.below(500);
@@ -37,6 +40,9 @@ pub fn check_control(policy: &ControlPolicy, seed: u64, steps: u64) -> Result<()
                 return Err(bad(step, format!("{event:?} gave {actions:?} once and {again:?} once")));
             }
             check_actions(&actions, line_rate).map_err(|what| bad(step, format!("{event:?}: {what}")))?;
+            if actions.tick_after.is_some() && !interest.needs.has(Signals::TICKS) {
+                return Err(bad(step, format!("{event:?}: asks for a tick and does not say that it needs ticks")));
+            }
             if actions.flow.is_some() {
                 return Err(bad(step, format!("{event:?}: speaks of flows to a datapath that has none")));
             }

@@ -1,11 +1,13 @@
-//! The kit against controllers that break each rule of reports in turn.
+//! The kit against controllers that break each rule in turn, of reports and of what they hear.
 
 use bytemuck::{Pod, Zeroable};
 use core::sync::atomic::{AtomicU64, Ordering};
+use rnic_base::Duration;
 
 use super::check_control;
 use crate::control::lanes::{Acks, Answers, LANES, LaneSet, StateLanes};
 use crate::control::report::{AckRate, Alpha, Carried, FlowActions, FlowReport, Gap, RateLimit, Ticks};
+use crate::control::signals::Signals;
 use crate::control::{Control, ControlActions, ControlEvent, ControlInterest, ControlPolicy, ControlView, Cwnd};
 use crate::params::{ParamSpec, Params};
 
@@ -156,6 +158,67 @@ fn check_control_finds_each_fault() {
         (verdict::<LanesSayMore>(), "among others"),
         (verdict::<LanesForget>(), "among others"),
         (verdict::<LanesTakeAll>(), "was given lanes"),
+    ];
+    for (verdict, says) in found {
+        let what = verdict.expect_err(says);
+        assert!(what.contains(says), "expected `{says}` in: {what}");
+    }
+}
+
+/// What a controller says of itself in a way that does not fit.
+#[derive(Clone, Copy, PartialEq)]
+enum Claim {
+    Fits,
+    HearsOfAcksUnasked,
+    NeedsMarksUnheard,
+    NeedsNoTicks,
+}
+
+/// Defines a controller that ticks, with one claim.
+macro_rules! claiming {
+    ($name:ident, $claim:expr) => {
+        #[derive(Clone, Copy, Pod, Zeroable)]
+        #[repr(C)]
+        struct $name(u64);
+
+        impl Control for $name {
+            const NAME: &'static str = "claiming";
+            const SUMMARY: &'static str = "a controller that ticks";
+            const PARAMS: &'static [ParamSpec] = &[];
+
+            fn start(_: &Params, _: &ControlView) -> (Self, ControlActions) {
+                (Self(0), ControlActions::default())
+            }
+
+            fn interest(_: &Params) -> ControlInterest {
+                let needs = match $claim {
+                    Claim::NeedsMarksUnheard => Signals::TICKS | Signals::MARKS,
+                    Claim::NeedsNoTicks => Signals::NONE,
+                    Claim::Fits | Claim::HearsOfAcksUnasked => Signals::TICKS,
+                };
+                let acked = $claim == Claim::HearsOfAcksUnasked;
+                ControlInterest { needs, acked, ..ControlInterest::default() }
+            }
+
+            fn on_event(&mut self, _: &ControlEvent, _: &ControlView, _: &Params) -> ControlActions {
+                ControlActions { tick_after: Some(Duration::from_us(10)), ..ControlActions::default() }
+            }
+        }
+    };
+}
+
+claiming!(Fits, Claim::Fits);
+claiming!(HearsOfAcksUnasked, Claim::HearsOfAcksUnasked);
+claiming!(NeedsMarksUnheard, Claim::NeedsMarksUnheard);
+claiming!(NeedsNoTicks, Claim::NeedsNoTicks);
+
+#[test]
+fn check_control_compares_what_is_needed_with_what_is_heard() {
+    assert_eq!(verdict::<Fits>(), Ok(()));
+    let found = [
+        (verdict::<HearsOfAcksUnasked>(), "asks to hear of acks"),
+        (verdict::<NeedsMarksUnheard>(), "needs marks and does not ask"),
+        (verdict::<NeedsNoTicks>(), "does not say that it needs ticks"),
     ];
     for (verdict, says) in found {
         let what = verdict.expect_err(says);

@@ -16,7 +16,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::control::ControlInterest;
-use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec, Params};
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec, Params, Signals};
 
 use super::window::Window;
 
@@ -42,7 +42,8 @@ impl Control for Aimd {
     }
 
     fn interest(_: &Params) -> ControlInterest {
-        ControlInterest { acked: true, ..ControlInterest::default() }
+        let needs = Signals::ACKS | Signals::NACKS | Signals::TIMEOUTS;
+        ControlInterest { needs, acked: true, ..ControlInterest::default() }
     }
 
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, _: &Params) -> ControlActions {

@@ -29,7 +29,7 @@
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{BitRate, Duration};
 use rnic_policy::control::ControlInterest;
-use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec, Params};
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec, Params, Signals};
 
 /// Per-queue-pair state of the reaction point.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -97,7 +97,9 @@ impl Control for Dcqcn {
 
     fn interest(params: &Params) -> ControlInterest {
         let cnp_interval = Some(params.duration(CNP_INTERVAL));
-        ControlInterest { sent: true, cnp_interval, ..ControlInterest::default() }
+        let losses = if params.is_on(CUT_ON_LOSS) { Signals::NACKS | Signals::TIMEOUTS } else { Signals::NONE };
+        let needs = Signals::CNP | Signals::SENT | Signals::TICKS | losses;
+        ControlInterest { needs, sent: true, cnp_interval, ..ControlInterest::default() }
     }
 
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {

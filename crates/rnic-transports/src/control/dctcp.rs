@@ -17,7 +17,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::control::ControlInterest;
-use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec, Params};
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec, Params, Signals};
 
 use super::window::Window;
 
@@ -57,7 +57,8 @@ impl Control for Dctcp {
     }
 
     fn interest(_: &Params) -> ControlInterest {
-        ControlInterest { acked: true, echo: true, ..ControlInterest::default() }
+        let needs = Signals::ACKS | Signals::MARKS | Signals::NACKS | Signals::TIMEOUTS;
+        ControlInterest { needs, acked: true, echo: true, ..ControlInterest::default() }
     }
 
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {

@@ -42,7 +42,7 @@
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{BitRate, Duration, Time};
 use rnic_policy::control::ControlInterest;
-use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec, Params};
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec, Params, Signals};
 
 /// Per-queue-pair state.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -102,7 +102,8 @@ impl Control for Rttcc {
     }
 
     fn interest(_: &Params) -> ControlInterest {
-        ControlInterest { acked: true, resent: true, ..ControlInterest::default() }
+        let needs = Signals::ROUND_TRIP | Signals::TIMEOUTS;
+        ControlInterest { needs, acked: true, resent: true, ..ControlInterest::default() }
     }
 
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {

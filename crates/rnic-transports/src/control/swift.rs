@@ -68,7 +68,7 @@ use rnic_policy::control::lanes::{Acks, Answers, LaneSet, StateLanes};
 use rnic_policy::control::report::{
     AckRate, Alpha, Carried, FlowActions, FlowReport, Gap, NACK_RESOURCES, RateLimit, ReportKind, Ticks,
 };
-use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, ParamSpec, Params};
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, ParamSpec, Params, Signals};
 
 use super::waits::{self, SHARED, Waits, ticks};
 
@@ -154,7 +154,8 @@ impl Control for Swift {
     }
 
     fn interest(_: &Params) -> ControlInterest {
-        ControlInterest { acked: true, reports: true, lanes: true, ..ControlInterest::default() }
+        let needs = Signals::ACKS | Signals::ROUND_TRIP | Signals::NACKS | Signals::TIMEOUTS;
+        ControlInterest { needs, acked: true, reports: true, lanes: true, ..ControlInterest::default() }
     }
 
     #[inline(always)]

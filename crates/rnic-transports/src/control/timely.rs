@@ -27,7 +27,7 @@
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{BitRate, Duration, Time};
 use rnic_policy::control::ControlInterest;
-use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec, Params};
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec, Params, Signals};
 
 /// Per-queue-pair state.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -91,7 +91,9 @@ impl Control for Timely {
     }
 
     fn interest(params: &Params) -> ControlInterest {
-        ControlInterest { acked: true, resent: params.is_on(TIME_RESENT), ..ControlInterest::default() }
+        let losses = if params.is_on(CUT_ON_LOSS) { Signals::NACKS | Signals::TIMEOUTS } else { Signals::NONE };
+        let needs = Signals::ROUND_TRIP | losses;
+        ControlInterest { needs, acked: true, resent: params.is_on(TIME_RESENT), ..ControlInterest::default() }
     }
 
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {

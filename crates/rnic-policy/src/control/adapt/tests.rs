@@ -4,6 +4,7 @@ use rnic_base::{BitRate, Time};
 
 use super::*;
 use crate::control::report::InForce;
+use crate::control::signals::Signals;
 use crate::control::{ControlInterest, ControlPolicy};
 use crate::kit;
 use crate::params::ParamSpec;
@@ -53,7 +54,8 @@ impl Control for Listener {
 
     fn interest(_: &Params) -> ControlInterest {
         let cnp_interval = Some(Duration::from_us(50));
-        ControlInterest { acked: true, sent: true, echo: true, cnp_interval, ..ControlInterest::default() }
+        let needs = Signals::ACKS | Signals::MARKS | Signals::CNP | Signals::SENT | Signals::TICKS;
+        ControlInterest { needs, acked: true, sent: true, echo: true, cnp_interval, ..ControlInterest::default() }
     }
 
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {

@@ -1,0 +1,123 @@
+//! What a controller may need to know of the network, as a set: a transport measures some of it and not the rest.
+//!
+//! A controller that needs what its datapath does not measure would run, and regulate nothing. So the two sets are
+//! compared when a profile is composed, and what is missing is said by name.
+
+use core::fmt;
+use core::ops::BitOr;
+
+/// A set of signals.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Signals(u16);
+
+impl Signals {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// How many packets were acknowledged.
+    pub const ACKS: Self = Self(1);
+    /// How long a packet and its acknowledgement took.
+    pub const ROUND_TRIP: Self = Self(1 << 1);
+    /// How many packets met congestion, as switches mark it.
+    pub const MARKS: Self = Self(1 << 2);
+    /// That packets met congestion, at most so often.
+    pub const CNP: Self = Self(1 << 3);
+    /// Losses that are known before a timeout.
+    pub const NACKS: Self = Self(1 << 4);
+    /// Timeouts.
+    pub const TIMEOUTS: Self = Self(1 << 5);
+    /// Time that passes while nothing arrives.
+    pub const TICKS: Self = Self(1 << 6);
+    /// How much left.
+    pub const SENT: Self = Self(1 << 7);
+    /// How long a packet stayed at the receiver, and how full that one is.
+    pub const HOST_DELAY: Self = Self(1 << 8);
+    /// How many switches a packet passed.
+    pub const HOPS: Self = Self(1 << 9);
+    /// How congested the worst hop is, as switches write it into packets (CSIG).
+    pub const CSIG: Self = Self(1 << 10);
+
+    /// Each alone, with its name.
+    const ALL: [(Self, &'static str); 11] = [
+        (Self::ACKS, "acks"),
+        (Self::ROUND_TRIP, "round-trip"),
+        (Self::MARKS, "marks"),
+        (Self::CNP, "cnp"),
+        (Self::NACKS, "nacks"),
+        (Self::TIMEOUTS, "timeouts"),
+        (Self::TICKS, "ticks"),
+        (Self::SENT, "sent"),
+        (Self::HOST_DELAY, "host-delay"),
+        (Self::HOPS, "hops"),
+        (Self::CSIG, "csig"),
+    ];
+
+    /// Those of both.
+    #[inline]
+    pub const fn with(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// Those that are not in `others`.
+    #[inline]
+    pub const fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
+    /// Whether all of `others` are here.
+    #[inline]
+    pub const fn has(self, others: Self) -> bool {
+        others.without(self).is_empty()
+    }
+
+    /// Whether one of `others` is here.
+    #[inline]
+    pub const fn has_any(self, others: Self) -> bool {
+        self.0 & others.0 != 0
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl BitOr for Signals {
+    type Output = Self;
+
+    fn bitor(self, others: Self) -> Self {
+        self.with(others)
+    }
+}
+
+/// The names, in the order of declaration.
+impl fmt::Display for Signals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut names = Self::ALL.iter().filter(|(signal, _)| self.has(*signal)).map(|(_, name)| *name);
+        f.write_str(names.next().unwrap_or("nothing"))?;
+        names.try_for_each(|name| write!(f, ", {name}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_signal_is_one_bit_of_its_own_and_has_a_name() {
+        let all = Signals::ALL.iter().fold(Signals::NONE, |all, (signal, _)| {
+            assert!(signal.0.is_power_of_two() && !all.has(*signal), "{signal}");
+            all | *signal
+        });
+        assert_eq!(u32::from(all.0), (1 << Signals::ALL.len()) - 1);
+        assert_eq!((Signals::HOPS | Signals::ACKS).to_string(), "acks, hops");
+        assert_eq!(Signals::NONE.to_string(), "nothing");
+    }
+
+    #[test]
+    fn what_is_missing_is_the_difference() {
+        let (needs, measures) = (Signals::ACKS | Signals::HOPS, Signals::ACKS | Signals::TICKS);
+        assert_eq!(needs.without(measures), Signals::HOPS);
+        assert!(!measures.has(needs) && (measures | Signals::HOPS).has(needs));
+    }
+}
