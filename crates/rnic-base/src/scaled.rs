@@ -6,27 +6,27 @@ pub enum UnitError {
     /// No digits where a number should stand.
     #[error("`{text}` has no number; expected {expected}")]
     NoNumber {
-        /// What was read.
+        /// The text that was read.
         text: String,
-        /// What would have been right.
+        /// A description of valid input.
         expected: &'static str,
     },
     /// The suffix is missing or not one we know.
     #[error("`{text}` has {}; expected {expected}", unit_found(unit))]
     WrongUnit {
-        /// What was read.
+        /// The text that was read.
         text: String,
         /// The suffix that was found, empty when there was none.
         unit: String,
-        /// What would have been right.
+        /// A description of valid input.
         expected: &'static str,
     },
     /// More than 64 bits of the base unit, or a fraction of it.
     #[error("`{text}` is out of range or finer than the unit allows; expected {expected}")]
     OutOfRange {
-        /// What was read.
+        /// The text that was read.
         text: String,
-        /// What would have been right.
+        /// A description of valid input.
         expected: &'static str,
     },
 }

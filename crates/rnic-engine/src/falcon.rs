@@ -92,7 +92,7 @@ const ALARMS_MAX: usize = 4;
 /// Entries of a queue pair in the timer heap, with those that are not good any more.
 const TIMER_ENTRIES: usize = 4 * ALARMS_MAX;
 
-/// What carries a queue pair whose packets are Falcon's: a connection, and its place in the rings of the NIC.
+/// A queue pair's Falcon connection, and its place in the rings of the NIC.
 #[derive(Debug)]
 pub(crate) struct FalconEnd {
     schedule: Schedule,

@@ -7,7 +7,7 @@ use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
 
 use crate::PeerId;
 
-/// What the body knows about a packet beside its headers.
+/// Properties of a received packet that are not in its headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RxMeta {
     /// Whom it came from.

@@ -63,7 +63,7 @@ pub(crate) struct Qp {
     pub(crate) carrier: Carrier,
 }
 
-/// What carries a queue pair: chosen when it is made, by its service and transport.
+/// The protocol that carries a queue pair, chosen when it is created, by its service and transport.
 #[derive(Debug)]
 pub(crate) enum Carrier {
     /// A reliable connection of the RoCE family: RoCE, IRN, FaSR.

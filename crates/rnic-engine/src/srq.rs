@@ -113,7 +113,7 @@ impl Srq {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LimitReached(pub(crate) bool);
 
-/// What the target of an extended reliable connection has beside other responders. The engine keeps it, so that other
+/// State that only the target of an extended reliable connection has. The engine keeps it, so that other
 /// queue pairs are no larger.
 #[derive(Debug)]
 pub(crate) struct Target {

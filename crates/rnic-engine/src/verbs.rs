@@ -1,4 +1,4 @@
-//! What verbs keep of a queue pair, whatever carries it: identity and rights, the two queues, checks of memory,
+//! The verbs state of a queue pair, the same for every transport: identity and rights, the two queues, checks of memory,
 //! completions and flushing.
 //!
 //! ```text

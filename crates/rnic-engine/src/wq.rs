@@ -67,8 +67,8 @@ impl WqeOp {
         }
     }
 
-    /// What may be posted to a queue pair that Falcon carries: RDMA over Falcon (chapter 8) has no packets for the
-    /// memory placement extensions.
+    /// The operations that may be posted to a queue pair on Falcon, as bits: RDMA over Falcon (chapter 8) has no
+    /// packets for the memory placement extensions.
     pub(crate) const CARRIED_BY_FALCON: u16 =
         Self::allowed(Service::ReliableConnection) & !(Self::AtomicWrite.bit() | Self::Flush.bit());
 

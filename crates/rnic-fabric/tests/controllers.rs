@@ -57,7 +57,7 @@ fn every_controller_on_every_family_verifies_its_data_over_a_bad_network() {
 /// the line's rate and loses much of that.
 const GOODPUT_MIN: f64 = 40.0;
 
-/// What the switch has dropped or marked tells of the controller alone: the rest of the transport is the same.
+/// Only the controller differs between the runs, so drops and marks at the switch are its doing.
 #[test]
 fn every_controller_on_every_family_holds_senders_back() {
     for (family, options) in FAMILIES {

@@ -141,11 +141,10 @@ pub struct ControlActions {
     pub flow: Option<FlowActions>,
 }
 
-/// What a controller needs to know, and which of the frequent events it wants to hear of.
+/// The signals that a controller needs, and the frequent events that it asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ControlInterest {
-    /// What it cannot do without. On a datapath that does not measure all of it the controller is refused, when a
-    /// profile is composed.
+    /// The signals that it cannot do without. A profile whose transport does not measure all of them is refused.
     pub needs: Signals,
     /// [`ControlEvent::Acked`].
     pub acked: bool,

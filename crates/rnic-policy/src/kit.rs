@@ -61,7 +61,7 @@ fn draw_params(specs: &[ParamSpec], random: &mut RandomStream, use_defaults: boo
     params
 }
 
-/// What it needs is what it asks to hear of.
+/// Checks that a controller asks for the events of the signals that it needs, and for no others.
 fn check_interest(interest: &ControlInterest) -> Result<(), String> {
     let needs = |signals| interest.needs.has_any(signals);
     let asks = [

@@ -37,8 +37,8 @@ impl Protocol {
         }
     }
 
-    /// What a datapath of these packets tells a controller. Only Falcon's acknowledgements say when a packet came and
-    /// how full the receiver is; none of them carries what switches would write into it.
+    /// Returns the signals that a controller gets on this protocol. Only Falcon's acknowledgements carry the time of
+    /// reception and the level of the receiver's buffers. No protocol here carries CSIG.
     pub const fn measures(&self) -> Signals {
         let everywhere = Signals::ACKS
             .with(Signals::ROUND_TRIP)
@@ -224,15 +224,15 @@ pub enum ProfileError {
     /// What FaSR's receivers count travels in its own acknowledgements only.
     #[error("transport `{0}`: a shared pool and FaSR's headers need each other")]
     PoolNeedsFasr(&'static str),
-    /// The adaptive engine tells its program nothing but reports, and who makes them into events keeps something beside
-    /// the controller.
+    /// The adaptive engine gives its program reports only, and the adapter that turns them into events needs eight
+    /// bytes of the state's block.
     #[error(
         "transport `{0}`: `{1}` reads no reports of flows, which are all that Falcon's adaptive engine has, and its \
          state leaves no place for what makes them into events: {max} bytes at most",
         max = ADAPTED_STATE_MAX
     )]
     ControlWithoutReports(&'static str, &'static str),
-    /// Nobody tells the controller what it goes by.
+    /// The controller needs signals that the transport does not measure.
     #[error("transport `{0}`: controller `{1}` needs {2}, which this transport does not measure")]
     NotMeasured(&'static str, &'static str, Signals),
     /// Between a datapath and a stateless engine travels what fits into a record, and not every policy's state does.

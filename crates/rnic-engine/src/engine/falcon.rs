@@ -1,6 +1,6 @@
-//! What the engine does for Falcon's packets beside those of others.
+//! The engine's functions for Falcon's packets alone.
 //!
-//! What a driver does for them beside handing them in and out:
+//! Besides passing packets in and out, a driver of Falcon handles:
 //!
 //! * **time on the wire**: the engine writes [`rnic_wire::falcon::Packet::timestamp`] when it hands a packet out. If it
 //!   is put on the wire later, the driver may write the time at which it leaves. A packet is received at the time of

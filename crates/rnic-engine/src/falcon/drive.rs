@@ -1,6 +1,6 @@
 //! One queue pair at a time: a packet comes in, a packet goes out, a moment has come.
 //!
-//! Whatever fails the queue pair on the way ends no connection: that is done when the input is done
+//! A failure of the queue pair does not end the connection at once: that happens when the input has been handled
 //! ([`FalconEnd::rest`], [`FalconEnd::stop`]).
 
 use rnic_base::Time;

@@ -44,7 +44,7 @@ use responses::ResponseWindow;
 /// The sending half of a connection: the window of its requests, and what is expected in return.
 #[derive(Debug)]
 pub(crate) struct Requester {
-    /// What the responder uses too, who is handed the requester.
+    /// State that the responder uses too; its functions take the requester.
     pub(super) shared: ConnShared,
     window: SendWindow,
     /// Responses to our reads, where they do not have the requests' numbers; made with the first read.

@@ -1,4 +1,5 @@
-//! What both halves of a connection use: flow control, paths, the timer, the turn, and the addressing of packets.
+//! State that the requester and the responder of a connection share: flow control, paths, the timer,
+//! the turn, and the addressing of packets.
 
 mod credits;
 pub(crate) mod extra;

@@ -1,4 +1,4 @@
-//! What the peer may touch: each access is checked against the queue pair's rights and the key's.
+//! Checks a peer's access to memory against the rights of the queue pair and of the memory key.
 
 use rnic_wire::{NakCode, Position};
 

@@ -1,4 +1,4 @@
-//! What a queue pair is, to all that carries it: identity, state, ends, rights.
+//! The attributes of a queue pair that every transport reads: identity, state, addresses, rights.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) struct Head {
     /// The network address at the other end, and above it the format of the packets that RoCE's connection takes in, or
     /// [`NO_FORMAT`].
     accepts: u64,
-    /// How it delivers, prepared.
+    /// Its transport's rules, computed from the profile.
     pub(crate) transport: Arc<Transport>,
     /// Its number.
     pub(crate) number: Qpn,
@@ -25,7 +25,7 @@ pub(crate) struct Head {
     pub(crate) slot: u32,
     /// The queue pair at the other end.
     pub(crate) dest_qpn: Qpn,
-    /// What the network hashes of the next packet.
+    /// The path label of the next packet, which switches hash.
     pub(crate) label: PathLabel,
     pub(crate) pd: PdId,
     pub(crate) send_cq: CqId,

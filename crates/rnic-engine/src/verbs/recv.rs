@@ -40,7 +40,7 @@ pub(crate) struct RecvHalf {
     pub(crate) refused: Option<NakCode>,
     /// A packet of the peer has come in.
     established: bool,
-    /// Whether it is the target of an extended reliable connection: see `roce/target.rs`.
+    /// True for the target of an extended reliable connection: see `roce/target.rs`.
     pub(crate) is_target: bool,
 }
 

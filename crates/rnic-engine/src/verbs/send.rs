@@ -1,7 +1,7 @@
 //! The send queue: posting, the numbers of its entries, local memory, completing and flushing.
 //!
-//! What befalls an entry before its completion, whichever protocol carries it: whether it may begin, its numbers, how
-//! far it has come, and that it cannot succeed.
+//! The progress of a send queue entry up to its completion, for every protocol: when it may begin, its numbers, how
+//! much of it is sent and acknowledged, and its failure.
 
 mod local;
 

@@ -1,4 +1,4 @@
-//! What several workloads have: an operation by name, and bounds of traffic.
+//! Options that several workloads share: an operation by name, and bounds of traffic.
 
 use rnic_base::limits::{MESSAGE_BYTES_MAX, WORK_REQUESTS_MAX};
 

@@ -1,4 +1,4 @@
-//! What both ends of a session are set up with.
+//! The settings of a session, the same at both ends.
 
 use rnic_base::Duration;
 use rnic_base::limits::WORK_REQUESTS_MAX;

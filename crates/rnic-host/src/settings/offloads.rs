@@ -1,4 +1,4 @@
-//! What the environment says about the kernel's help, for NICs that are opened by hand.
+//! The environment's settings of kernel offloads, for NICs that are opened by hand.
 
 use super::{Settings, SettingsError, VARIABLES};
 use crate::config::NicConfig;

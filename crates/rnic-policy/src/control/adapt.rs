@@ -42,17 +42,13 @@ const TICKS_MAX: u32 = 64;
 /// A controller that sets no window leaves it to the datapath's own bounds: as wide as its widest window.
 const WINDOW_UNSET: Cwnd = Cwnd::packets(1_024);
 
-/// The widest windows of a record: 11 bits of packets with 10 of a packet's fraction, and 11 bits of packets.
-const FCWND_MAX: Cwnd = Cwnd::from_fixed((1 << 27) - (1 << 6));
-const NCWND_MAX: u16 = (1 << 11) - 1;
-
 /// All of the free resources, as of a connection that meets no congestion.
 const ALPHA_CODE: u32 = 3;
 
 /// Asks for an acknowledgement of one packet in 8.5 at least.
 const ACK_RATE_LEAST: u32 = 4;
 
-/// What the adapter keeps, the last word of the state's block: from its low bits on, when a tick is due (24, in ticks),
+/// The adapter's state, the last word of the state's block: from its low bits on, when a tick is due (24, in ticks),
 /// if one is (1), when the last CNP was made (20, in [`CNP_STEP`] ticks), and when a round trip was last told (19, in
 /// ticks). Where the last two seem recent after a whole circle, 0.5 s and 69 ms, one CNP or round trip is left out.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -132,7 +128,7 @@ pub(super) fn start<T: Control>(params: &Params, view: &ControlView) -> (PolicyS
     let window = actions.window.unwrap_or(WINDOW_UNSET);
     let flow = FlowActions {
         fcwnd: recorded(window),
-        ncwnd: NCWND_MAX,
+        ncwnd: FlowActions::NCWND_MAX,
         gap: Gap::NONE,
         rate: actions.rate.map_or(RateLimit::NONE, |rate| RateLimit::of(rate, view.line_rate)),
         rto: Ticks::ZERO,
@@ -171,7 +167,7 @@ pub(super) fn on_report<T: Control>(
     let whole = window.unwrap_or(Cwnd::from_fixed(in_force.fcwnd.fixed().saturating_mul(flows)));
     let flow = FlowActions {
         fcwnd,
-        ncwnd: NCWND_MAX,
+        ncwnd: FlowActions::NCWND_MAX,
         gap: Gap::NONE,
         rate: rate.map_or(in_force.rate, |rate| RateLimit::of(rate, view.line_rate)),
         rto: in_force.rto,
@@ -191,7 +187,7 @@ struct Adapted<'a, T> {
     params: &'a Params,
     view: ControlView,
     now: Ticks,
-    /// What it has said so far: the last answer of each kind counts.
+    /// The controller's answers to this report: of each kind the last counts.
     said: ControlActions,
     of: core::marker::PhantomData<fn() -> T>,
 }
@@ -274,7 +270,7 @@ fn is_before(earlier: Ticks, later: Ticks) -> bool {
 
 /// Returns `window` as a record can tell it.
 fn recorded(window: Cwnd) -> Cwnd {
-    let steps = (window.min(FCWND_MAX).fixed() >> 6).max(1);
+    let steps = (window.min(FlowActions::FCWND_MAX).fixed() >> 6).max(1);
     Cwnd::from_fixed(steps << 6)
 }
 

@@ -430,6 +430,13 @@ pub struct FlowActions {
 }
 
 impl FlowActions {
+    /// The widest [`Self::fcwnd`]: 11 bits of packets, 10 of a packet's fraction.
+    pub const FCWND_MAX: Cwnd = Cwnd::from_fixed((1 << 27) - (1 << 6));
+    /// The widest [`Self::ncwnd`]: 11 bits of packets.
+    pub const NCWND_MAX: u16 = (1 << 11) - 1;
+}
+
+impl FlowActions {
     /// What is in force where that was done.
     #[inline]
     pub const fn in_force(&self) -> InForce {

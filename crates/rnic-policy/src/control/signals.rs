@@ -1,4 +1,4 @@
-//! What a controller may need to know of the network, as a set: a transport measures some of it and not the rest.
+//! Signals of the network that a controller may need: each transport measures some of them.
 //!
 //! A controller that needs what its datapath does not measure would run, and regulate nothing. So the two sets are
 //! compared when a profile is composed, and what is missing is said by name.
@@ -11,29 +11,29 @@ use core::ops::BitOr;
 pub struct Signals(u16);
 
 impl Signals {
-    /// None.
+    /// The empty set.
     pub const NONE: Self = Self(0);
-    /// How many packets were acknowledged.
+    /// Number of packets acknowledged.
     pub const ACKS: Self = Self(1);
-    /// How long a packet and its acknowledgement took.
+    /// Round-trip time of a packet and its acknowledgement.
     pub const ROUND_TRIP: Self = Self(1 << 1);
-    /// How many packets met congestion, as switches mark it.
+    /// Number of packets that switches marked (ECN).
     pub const MARKS: Self = Self(1 << 2);
-    /// That packets met congestion, at most so often.
+    /// Congestion notification packets, at most one in an interval (CNP).
     pub const CNP: Self = Self(1 << 3);
     /// Losses that are known before a timeout.
     pub const NACKS: Self = Self(1 << 4);
     /// Timeouts.
     pub const TIMEOUTS: Self = Self(1 << 5);
-    /// Time that passes while nothing arrives.
+    /// A timer of the controller's own.
     pub const TICKS: Self = Self(1 << 6);
-    /// How much left.
+    /// Bytes sent.
     pub const SENT: Self = Self(1 << 7);
-    /// How long a packet stayed at the receiver, and how full that one is.
+    /// Delay at the receiver, and the level of its buffers.
     pub const HOST_DELAY: Self = Self(1 << 8);
-    /// How many switches a packet passed.
+    /// Number of switches on the path.
     pub const HOPS: Self = Self(1 << 9);
-    /// How congested the worst hop is, as switches write it into packets (CSIG).
+    /// Congestion of the worst hop, which switches write into packets (CSIG).
     pub const CSIG: Self = Self(1 << 10);
 
     /// Each alone, with its name.
@@ -51,31 +51,31 @@ impl Signals {
         (Self::CSIG, "csig"),
     ];
 
-    /// Those of both.
+    /// Returns the union.
     #[inline]
     pub const fn with(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
-    /// Those that are not in `others`.
+    /// Returns the signals that are not in `others`.
     #[inline]
     pub const fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)
     }
 
-    /// Whether all of `others` are here.
+    /// Returns whether the set contains all of `others`.
     #[inline]
     pub const fn has(self, others: Self) -> bool {
         others.without(self).is_empty()
     }
 
-    /// Whether one of `others` is here.
+    /// Returns whether the set contains one of `others` or more.
     #[inline]
     pub const fn has_any(self, others: Self) -> bool {
         self.0 & others.0 != 0
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0

@@ -165,7 +165,7 @@ fn check_control_finds_each_fault() {
     }
 }
 
-/// What a controller says of itself in a way that does not fit.
+/// How the declared signals of a controller relate to the events that it asks for.
 #[derive(Clone, Copy, PartialEq)]
 enum Claim {
     Fits,

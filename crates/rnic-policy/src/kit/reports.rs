@@ -10,9 +10,6 @@ use crate::control::{ControlEvent, ControlPolicy, ControlView, Cwnd};
 use crate::params::Params;
 use crate::state::PolicyState;
 
-/// The widest windows of a record: 11 bits of packets, and 10 of a packet's fraction.
-const FCWND_MAX: Cwnd = Cwnd::from_fixed((1 << 27) - (1 << 6));
-const NCWND_MAX: u16 = (1 << 11) - 1;
 /// Flows of a connection, and the stream that its events come from.
 const FLOWS: [(u64, &str); 3] = [(1, "kit/reports/one"), (4, "kit/reports/four"), (5, "kit/reports/five")];
 
@@ -196,10 +193,10 @@ pub fn report(flow: u8, now: Ticks, [there, wait, back]: [u32; 3], in_force: InF
 
 /// Checks what a flow is to do. A controller that does not read reports leaves times to the recovery policy.
 fn check_flow(flow: &FlowActions, reads_reports: bool) -> Result<(), String> {
-    if flow.fcwnd.fixed() == 0 || flow.fcwnd > FCWND_MAX || !flow.fcwnd.fixed().is_multiple_of(1 << 6) {
+    if flow.fcwnd.fixed() == 0 || flow.fcwnd > FlowActions::FCWND_MAX || !flow.fcwnd.fixed().is_multiple_of(1 << 6) {
         return Err(format!("sets a window of {:?}, which is none or fits into no record", flow.fcwnd));
     }
-    if flow.ncwnd == 0 || flow.ncwnd > NCWND_MAX {
+    if flow.ncwnd == 0 || flow.ncwnd > FlowActions::NCWND_MAX {
         return Err(format!("sets a window of {} towards the NIC", flow.ncwnd));
     }
     if reads_reports && [flow.rto, flow.rack, flow.tlp].contains(&Ticks::ZERO) {

@@ -1,4 +1,4 @@
-//! What controllers need, and which transports measure it.
+//! Signals that controllers need against signals that transports measure.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::control::ControlInterest;

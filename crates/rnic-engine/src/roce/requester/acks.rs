@@ -1,4 +1,4 @@
-//! What comes back for our requests, and what it finishes.
+//! Handles acknowledgements and responses, and completes the requests that they answer.
 //!
 //! Requests are finished strictly in the order in which they were posted. In a shared space (RoCE) one number says it
 //! all: a response is the acknowledgement of its request. In split spaces (IRN section 5.4) acknowledgements move the

@@ -1,4 +1,4 @@
-//! What only some connections have, behind one pointer, which is empty in all others.
+//! State that only some connections have, behind one pointer, which is empty in all others.
 
 use rnic_policy::PolicyState;
 
@@ -10,7 +10,7 @@ pub(crate) struct Extra(Option<Box<Kind>>);
 
 #[derive(Debug)]
 enum Kind {
-    /// What the path policy remembers.
+    /// The state of the path policy.
     Path(Box<PolicyState>),
     /// Receives at the other end; and the same, where there is such a policy too.
     Credits(Credits, Option<Box<PolicyState>>),
@@ -22,7 +22,7 @@ impl Extra {
         Self(Some(Box::new(Kind::Path(Box::new(state)))))
     }
 
-    /// What the path policy remembers, when it keeps state.
+    /// Returns the state of the path policy, if it keeps any.
     #[inline]
     pub(crate) fn path_mut(&mut self) -> Option<&mut PolicyState> {
         match self.0.as_deref_mut() {

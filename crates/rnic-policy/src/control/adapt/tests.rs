@@ -1,4 +1,4 @@
-//! What a controller of events hears of reports, and what becomes of its answers.
+//! The events that reports become, and the answers that flows get.
 
 use rnic_base::{BitRate, Time};
 
@@ -196,7 +196,11 @@ fn answers_become_windows_and_rates_of_flows() {
     assert_eq!(driver.tell(20, of_three).fcwnd, Cwnd::packets(10), "flows share the window");
     assert_eq!(driver.tell(21, |report| report.acked = 1).rate, RateLimit::steps(2_500));
     let (_, first) = Driver::new([0, 4_096, 100_000]);
-    assert_eq!((first.fcwnd, first.rate), (FCWND_MAX, RateLimit::NONE), "as wide as a record, as fast as the line");
+    assert_eq!(
+        (first.fcwnd, first.rate),
+        (FlowActions::FCWND_MAX, RateLimit::NONE),
+        "as wide as a record, as fast as the line"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is known about an identifier behind the lock.
+//! The state of an `rdma_cm_id` that the service keeps under its lock.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::abi::IBV_MTU_4096;
 use crate::errno::{Errno, Result};
 use crate::rdmacm::abi::{RDMA_MAX_INIT_DEPTH, RDMA_MAX_RESP_RES};
 
-/// What packets of a queue pair carry at most, as verbs count.
+/// The path MTU of a queue pair, as an `ibv_mtu` code.
 pub(in crate::rdmacm) const PATH_MTU: u32 = IBV_MTU_4096;
 
-/// What is known about an identifier behind the lock.
+/// The state of an `rdma_cm_id` that the service keeps under its lock.
 pub(in crate::rdmacm) struct Entry {
     /// Where the program's structure is, as a number: only the program's threads may look.
     pub(in crate::rdmacm) place: usize,

@@ -1,4 +1,4 @@
-//! What is read of a message, and the packets that come of it.
+//! The header fields that the parser has read, and the packets made of them.
 
 use rnic_base::Psn32;
 
