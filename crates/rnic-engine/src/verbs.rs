@@ -1,5 +1,5 @@
-//! The verbs state of a queue pair, the same for every transport: identity and rights, the two queues, checks of memory,
-//! completions and flushing.
+//! The verbs state of a queue pair, the same for every transport: identity and rights, the two queues, checks of
+//! memory, completions and flushing.
 //!
 //! ```text
 //!   verbs/head.rs       identity, ends, rights: what everything reads
