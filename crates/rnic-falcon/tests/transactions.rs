@@ -70,7 +70,7 @@ fn f2_pushes_take_data_there_and_pulls_bring_it_back() {
     submit(&mut net, &[Kind::Pull; 3]);
     net.run();
     assert_eq!((types(&net, 0), types(&net, 1)), (vec![PacketType::PullRequest; 3], vec![PacketType::PullData; 3]));
-    let pulled: Vec<u32> = net.ends[0][0].ulp.completions.iter().map(|done| done.data.unwrap().payload_len).collect();
+    let pulled: Vec<u16> = net.ends[0][0].ulp.completions.iter().map(|done| done.data.unwrap()).collect();
     assert_eq!((pulled, net.is_idle()), (vec![1_000; 3], true));
 }
 

@@ -341,7 +341,6 @@ impl Initiator {
         if let Some(code) = entry.resync {
             return (Body::Resync { psn, rsn, code, of: packet_type(kind), vendor: 0 }, 0);
         }
-        // Of a request whose data is here, what is kept are the data's headers. Its target knows it by its number.
         let ulp = self.headers_of(seq, upper);
         match kind {
             Kind::Pull => (Body::PullRequest { psn, rsn, length: entry.length, ulp }, 0),
@@ -425,7 +424,6 @@ impl Initiator {
         if seq < self.ring.base() {
             return Verdict::Accepted { acknowledged: true };
         }
-        let slot = self.ring.slot(seq) as usize;
         let entry = &mut self.ring[seq];
         if !entry.sent {
             // Nobody has asked yet.
@@ -440,9 +438,6 @@ impl Initiator {
                 Body::PullData { ulp, .. } if packet.payload_len <= u32::from(entry.length) => {
                     let data = PulledData { payload_len: packet.payload_len, ulp };
                     (entry.payload_len, entry.has_data) = (data.payload_len as u16, true);
-                    if let Some(kept) = self.headers.as_mut().and_then(|headers| headers.by_place[slot].as_mut()) {
-                        *kept = ulp;
-                    }
                     with.ulp.pulled(with.now, entry.tag, &data);
                     CompletionCode::Ack
                 }
@@ -482,7 +477,6 @@ impl Initiator {
 
     #[inline]
     fn hand_over<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) {
-        let ulp = self.kept_headers(seq).unwrap_or(Ulp::None);
         let entry = &mut self.ring[seq];
         if entry.told {
             return;
@@ -493,7 +487,7 @@ impl Initiator {
             with.resources.release(rx);
         }
         let code = entry.outcome.expect("nothing is handed over before it has ended");
-        let data = entry.has_data.then_some(PulledData { payload_len: entry.payload_len.into(), ulp });
+        let data = entry.has_data.then_some(entry.payload_len);
         let completion = Completion { rsn: seq.wire(), tag: entry.tag, code, ulp_code: entry.ulp_code, data };
         with.stats.completed += 1;
         with.stats.completed_in_error += u64::from(code != CompletionCode::Ack);

@@ -72,8 +72,8 @@ pub struct Completion {
     /// With a refusal, the upper layer's own reason; with [`CompletionCode::RemoteError`] of a Pull, why its target
     /// gave up: the code of the Resync that came ([`rnic_wire::falcon::ResyncCode`]); else 0.
     pub ulp_code: u8,
-    /// Of a Pull that ended well: the headers of its data.
-    pub data: Option<PulledData>,
+    /// Of a Pull that ended well: bytes of its data, which [`UpperLayer::pulled`] has described.
+    pub data: Option<u16>,
 }
 
 /// What a Pull brought.
@@ -81,8 +81,7 @@ pub struct Completion {
 pub struct PulledData {
     /// Payload bytes.
     pub payload_len: u32,
-    /// The upper layer's headers. In a completion, [`Ulp::None`] when the submission came without its own: whoever is
-    /// asked for headers has seen these in [`UpperLayer::pulled`].
+    /// The upper layer's headers.
     pub ulp: Ulp,
 }
 

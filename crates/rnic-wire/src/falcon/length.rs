@@ -8,8 +8,8 @@ use crate::header::{atomic_ack_eth, atomic_eth, deth, ieth, immdt, reth};
 use crate::net::{self, IpVersion};
 use crate::packet::SendTail;
 
-/// Most bytes of headers that a packet has, its upper layer's with them: an NVMe Write Request.
-pub const HEADERS_MAX: usize = base::LEN + request_length::PUSH_LEN + nbth::LEN + nvme_command::LEN;
+/// Most bytes of headers that a packet has, its upper layer's with them: an NVMe Read that is a Pull.
+pub const HEADERS_MAX: usize = base::LEN + request_length::PULL_LEN + nbth::LEN + nvme_command::LEN;
 
 const _: () = assert!(
     HEADERS_MAX
@@ -92,16 +92,16 @@ impl rdma::Operation {
 }
 
 impl nvme::Operation {
-    /// The type of Falcon packet that carries it.
+    /// Returns whether a Falcon packet of `packet_type` may carry it. A Read is a Push there and a Push back in the
+    /// specification (section 7.1), and a Pull in the paper (Falcon, SIGCOMM'25, table 2): both are legal here.
     #[inline]
-    pub const fn packet_type(&self) -> PacketType {
+    pub const fn may_be(&self, packet_type: PacketType) -> bool {
         match self {
-            Self::WriteRequest { .. }
-            | Self::WriteCompletion { .. }
-            | Self::ReadRequest { .. }
-            | Self::ReadResponse { .. } => PacketType::PushData,
-            Self::WriteDataRequest => PacketType::PullRequest,
-            Self::WriteData => PacketType::PullData,
+            Self::WriteRequest { .. } | Self::WriteCompletion { .. } => matches!(packet_type, PacketType::PushData),
+            Self::ReadRequest { .. } => matches!(packet_type, PacketType::PushData | PacketType::PullRequest),
+            Self::ReadResponse { .. } => matches!(packet_type, PacketType::PushData | PacketType::PullData),
+            Self::WriteDataRequest => matches!(packet_type, PacketType::PullRequest),
+            Self::WriteData => matches!(packet_type, PacketType::PullData),
         }
     }
 
@@ -137,13 +137,13 @@ impl Ulp {
         }
     }
 
-    /// The type of Falcon packet that carries it; none without headers.
+    /// Returns whether a Falcon packet of `packet_type` may carry it; without headers, none may.
     #[inline]
-    pub const fn packet_type(&self) -> Option<PacketType> {
+    pub const fn may_be(&self, packet_type: PacketType) -> bool {
         match self {
-            Self::None => None,
-            Self::Rdma(header) => Some(header.operation.packet_type()),
-            Self::Nvme(header) => Some(header.operation.packet_type()),
+            Self::None => false,
+            Self::Rdma(header) => header.operation.packet_type() as u8 == packet_type as u8,
+            Self::Nvme(header) => header.operation.may_be(packet_type),
         }
     }
 

@@ -45,7 +45,10 @@ fn transaction() -> impl Strategy<Value = Packet> {
         |(start, ulp, (psn, rsn, length), len)| {
             let (psn, rsn) = (Psn32::new(psn), Serial::new(rsn));
             let payload_len = payload_len(&ulp, len);
-            let body = match ulp.packet_type() {
+            let mut types = [PacketType::PullRequest, PacketType::PullData, PacketType::PushData];
+            // An NVMe Read may be a Pull or two Pushes.
+            types.rotate_left(rsn.value() as usize % 3);
+            let body = match types.into_iter().find(|packet_type| ulp.may_be(*packet_type)) {
                 Some(PacketType::PullRequest) => Body::PullRequest { psn, rsn, length, ulp },
                 Some(PacketType::PullData) => Body::PullData { psn, rsn, ulp },
                 _ => Body::PushData { psn, rsn, length: ulp.request_len(payload_len) as u16, ulp },

@@ -7,7 +7,7 @@ use crate::falcon::header::nbth::{self, NbthView};
 use crate::falcon::header::nvme_command::{self, CommandView};
 use crate::falcon::header::nvme_status;
 use crate::falcon::nvme::{Base, Command, Directive, Header, Operation};
-use crate::falcon::{EncodeError, Ulp, WireError};
+use crate::falcon::{EncodeError, PacketType, Ulp, WireError};
 
 /// Reads headers and payload.
 pub(super) fn read(frame: &Frame<'_>, bytes: &[u8]) -> Result<Decoded, WireError> {
@@ -39,9 +39,13 @@ pub(super) fn read(frame: &Frame<'_>, bytes: &[u8]) -> Result<Decoded, WireError
     let ulp = Ulp::Nvme(Header { base: base.to_repr(), operation });
     let rest_len = frame.bytes_from(rest);
     let tail = Tail { rest_len, payload_len: rest_len };
-    match operation {
-        Operation::WriteDataRequest => frame.pull_request(ulp, tail),
-        Operation::WriteData => frame.pull_data(ulp, tail),
+    match (operation, frame.start.packet_type) {
+        (Operation::WriteDataRequest, _) | (Operation::ReadRequest { .. }, PacketType::PullRequest) => {
+            frame.pull_request(ulp, tail)
+        }
+        (Operation::WriteData, _) | (Operation::ReadResponse { .. }, PacketType::PullData) => {
+            frame.pull_data(ulp, tail)
+        }
         _ => frame.push_data(ulp, tail),
     }
 }

@@ -56,7 +56,7 @@ fn upper(writer: &mut Writer<'_>, ulp: &Ulp, packet: &Packet) -> Result<(), Enco
     if ulp.protocol() != packet.protocol {
         return Err(writer.missing("headers of its own upper layer"));
     }
-    if ulp.packet_type() != Some(writer.packet_type) {
+    if !ulp.may_be(writer.packet_type) {
         return Err(writer.unexpected("this operation of the upper layer"));
     }
     match ulp {
