@@ -172,6 +172,7 @@ impl<B: Backend> Loose<'_, B> {
                 service: Service::ReliableConnection,
                 transport: Arc::clone(transport),
                 number: None,
+                nvme: None,
             };
             let qpn = engines.create_qp(host, &attributes);
             let mut region = |places: u64| engines.register(host, (places * u64::from(PLACE)) as usize, Access::all());

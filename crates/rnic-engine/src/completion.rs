@@ -84,6 +84,8 @@ bitflags! {
         const GRH = 8;
         /// That header is IPv4's, in its last 20 bytes.
         const IPV4 = 16;
+        /// `word` says how a command of NVMe failed: [`Completion::nvme_failure`].
+        const NVME = 32;
     }
 }
 
@@ -120,6 +122,12 @@ impl Completion {
         flags: WcFlags::empty(),
         source: Qpn::new(0),
     };
+
+    /// Returns how a command of NVMe failed; none where it did not, or was none.
+    pub fn nvme_failure(&self) -> Option<rnic_nvme::initiator::Failure> {
+        let failure = rnic_nvme::initiator::Failure::from_word(self.word);
+        failure.filter(|_| self.flags.contains(WcFlags::NVME))
+    }
 
     /// A receive request that has received nothing.
     pub(crate) fn failed_receive(qpn: Qpn, wr_id: u64, status: WcStatus) -> Self {

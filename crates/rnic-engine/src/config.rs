@@ -6,6 +6,7 @@ use rnic_base::{BitRate, Psn};
 use rnic_fae::Spawn;
 use rnic_wire::{Qpn, RnrTimer};
 
+use crate::namespace::NvmeRole;
 use crate::state::Service;
 use crate::transport::Transport;
 use crate::{CqId, PdId, PeerId, SrqId};
@@ -57,6 +58,8 @@ pub struct QpAttributes {
     pub transport: Arc<Transport>,
     /// Its number; `None` lets the engine choose.
     pub number: Option<Qpn>,
+    /// The end of NVMe that it is; RDMA where there is none. For reliable connections on Falcon.
+    pub nvme: Option<NvmeRole>,
 }
 
 /// What a queue pair must know before it can receive (the step to [`crate::QpState::ReadyToReceive`]).

@@ -15,6 +15,7 @@ use crate::error::DropReason;
 use crate::event::AsyncEvent;
 use crate::fifo::Fifo;
 use crate::mr::MrTable;
+use crate::namespace::Drives;
 use crate::packet::Transmit;
 use crate::peer::Peers;
 use crate::ready::Ready;
@@ -115,6 +116,7 @@ pub(crate) struct Core {
     pub(crate) timers: Timers,
     pub(crate) peers: Peers,
     pub(crate) pools: Pools,
+    pub(crate) drives: Drives,
     pub(crate) events: VecDeque<AsyncEvent>,
     /// The packet on its way out: made here, and not copied from call to call.
     pub(crate) out: Transmit,
@@ -148,6 +150,7 @@ impl Core {
             timers: Timers::default(),
             peers: Peers::default(),
             pools: Pools::default(),
+            drives: Drives::new(),
             events: VecDeque::new(),
             out: Transmit::BLANK,
             segments: Segments::default(),

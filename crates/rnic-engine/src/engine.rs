@@ -5,6 +5,7 @@ mod falcon;
 mod farewell;
 mod fault;
 mod look;
+mod nvme;
 mod prefetch;
 mod setup;
 mod table;
@@ -27,6 +28,7 @@ use crate::wr::{RecvRequest, SendRequest};
 use crate::{CqId, SrqId};
 
 pub use look::QpView;
+pub use nvme::Nvme;
 pub use prefetch::{Hints, PREFETCH_STEPS};
 use table::QpTable;
 

@@ -57,6 +57,9 @@ pub enum ResourceError {
         /// What there is, in percent.
         has: u32,
     },
+    /// NVMe needs a reliable connection on Falcon below it.
+    #[error("NVMe is carried by reliable connections on Falcon alone: take a transport of that protocol")]
+    NvmeWithoutFalcon,
     /// An adaptive engine is to run on a thread, and nobody starts one.
     #[error(
         "transport option fae_place = thread: this NIC has no thread for the adaptive engine, leave it at datapath"
@@ -158,6 +161,26 @@ pub enum PostError {
     /// A receive was posted to a queue pair that has a shared receive queue.
     #[error("receives go to the shared receive queue")]
     HasSrq,
+    /// A request other than a Read or a Write without immediate, on a queue pair for NVMe.
+    #[error("a queue pair for NVMe takes Reads, and Writes without immediate, alone")]
+    NvmeOperation,
+    /// A request on a queue pair for NVMe that is the target's end.
+    #[error("the target's end of NVMe takes no requests: commands go from initiator to target")]
+    NvmeTarget,
+    /// A command of NVMe that is no whole blocks, or too long.
+    #[error(
+        "an NVMe command of {bytes} bytes at byte {addr} is not 1 or more whole blocks of {block} bytes, at most {most}"
+    )]
+    NvmeBlocks {
+        /// Where it begins in the namespace.
+        addr: u64,
+        /// Its bytes.
+        bytes: u32,
+        /// Bytes of a block.
+        block: u32,
+        /// Bytes of a command, at most.
+        most: u32,
+    },
 }
 
 /// Why a queue pair could not change state.

@@ -13,6 +13,7 @@
 //!   falcon/serve.rs    the peer's requests, in each of the three orders
 //!   falcon/header.rs   RDMA over Falcon's headers from and to the engine's
 //!   falcon/life.rs     begin and end of a connection
+//!   falcon/mapping.rs  the upper layer of a connection: RDMA, or NVMe (`nvme.rs`)
 //!   falcon/near.rs     state brought near before it is needed
 //!   falcon/room.rs     its packets at the peer: they count with those of all other queue pairs
 //!   falcon/nic.rs      what the connections of a NIC share
@@ -63,6 +64,7 @@
 mod drive;
 mod header;
 mod life;
+mod mapping;
 mod near;
 mod nic;
 mod request;
@@ -73,17 +75,21 @@ mod upper;
 use rnic_base::Seq;
 use rnic_falcon::connection::Connection;
 use rnic_falcon::delivery::Delivery;
+use rnic_nvme::device::Io;
 
 use crate::core::Core;
+use crate::error::PostError;
+use crate::namespace::NvmeRole;
 use crate::timer::Deadline;
+use crate::verbs::Verbs;
+use crate::verbs::head::Head;
+use crate::wq::SendWqe;
+use mapping::Mapping;
 use nic::Lacks;
-use request::Requests;
 use room::CreditUse;
-use serve::Serving;
 
 pub(crate) use drive::tick_nic;
 pub(crate) use nic::{Lack, Nic, SLOT};
-pub(crate) use request::check_order;
 
 /// Entries of a queue pair in the timer heap that are good: one for each kind of timeout, about. Where there are more,
 /// one is armed anew when its turn comes.
@@ -98,6 +104,8 @@ pub(crate) struct FalconEnd {
     schedule: Schedule,
     /// Made with the first packet in either direction.
     link: Option<Box<Link>>,
+    /// NVMe is the upper layer, in this role.
+    nvme: Option<Box<NvmeRole>>,
 }
 
 /// Where a queue pair stands in the rings and in the timer heap of its NIC.
@@ -112,14 +120,13 @@ struct Schedule {
     alarms: [Deadline; ALARMS_MAX],
 }
 
-/// A connection, and what RDMA keeps of it.
+/// A connection, and what its upper layer keeps of it.
 #[derive(Debug)]
 struct Link {
     connection: Connection,
     /// Which of the NIC's adaptive engines is its.
     adaptive: usize,
-    requests: Requests,
-    serving: Serving,
+    mapping: Mapping,
     credit: CreditUse,
 }
 
@@ -158,9 +165,37 @@ impl Schedule {
 }
 
 impl FalconEnd {
-    pub(crate) fn new() -> Self {
+    /// Returns the end of a connection that there is not yet; `nvme` is its role where NVMe is the upper layer.
+    pub(crate) fn new(nvme: Option<Box<NvmeRole>>) -> Self {
         let schedule = Schedule { queued: false, waits: Lacks::NONE, alarms: [Deadline::NEVER; ALARMS_MAX] };
-        Self { schedule, link: None }
+        Self { schedule, link: None, nvme }
+    }
+
+    /// Returns the role in NVMe, where that is the upper layer.
+    pub(crate) fn nvme_role(&self) -> Option<&NvmeRole> {
+        self.nvme.as_deref()
+    }
+
+    /// Returns how many packets of NVMe from the peer made no sense.
+    pub(crate) fn nvme_errors(&self) -> u64 {
+        self.link.as_deref().map_or(0, |link| link.mapping.nvme_errors())
+    }
+
+    /// Checks an entry for the send queue.
+    #[inline]
+    pub(crate) fn check(&self, head: &Head, wqe: &SendWqe) -> Result<(), PostError> {
+        match &self.nvme {
+            None => request::check_order(head, wqe),
+            Some(role) => role.check(wqe),
+        }
+    }
+
+    /// The device behind its namespace has served `io`.
+    pub(crate) fn served(&mut self, io: &Io, verbs: &Verbs, core: &mut Core) {
+        if let Some(end) = self.link.as_deref_mut().and_then(|link| link.mapping.nvme()) {
+            end.served(io);
+            self.schedule.enlist(verbs.head.slot, core);
+        }
     }
 
     /// Returns the packet delivery layer of its connection, to look at; none before the first packet and after the end.

@@ -3,7 +3,7 @@
 //! ```text
 //! ROOM     rnic-engine (red: both bodies run exactly this)
 //! Purpose  verbs (QP, CQ, MR, SRQ) -> transactions -> delivery windows -> gates, pacing, scheduling
-//! May use  rnic-base, rnic-wire, rnic-policy, rnic-falcon, rnic-fae
+//! May use  rnic-base, rnic-wire, rnic-policy, rnic-falcon, rnic-fae, rnic-nvme
 //! Must not read a clock, open a socket, start a thread, touch payload, use floating point, allocate per packet
 //! Add here what every transport needs: a verb, a window rule, a reason to wait
 //! Not here algorithms (rnic-transports), networks (rnic-fabric), sockets and memory (rnic-host)
@@ -39,6 +39,8 @@ mod event;
 mod falcon;
 mod fifo;
 mod mr;
+mod namespace;
+mod nvme;
 mod packet;
 mod peer;
 mod qp;
@@ -59,11 +61,12 @@ mod wr;
 pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
 pub use config::{EngineConfig, QpAttributes, QpConnection, QpTiming};
 pub use dma::{Dma, MemoryFault, NoDma, Segment};
-pub use engine::{Engine, Hints, PREFETCH_STEPS, QpView};
+pub use engine::{Engine, Hints, Nvme, PREFETCH_STEPS, QpView};
 pub use error::{DropReason, MemoryError, ModifyError, PostError, ResourceError, RxOutcome};
 pub use event::AsyncEvent;
 pub use mr::windows::{Binding, WindowKind};
 pub use mr::{Access, Key, MemoryRegion};
+pub use namespace::{NamespaceConfig, NamespaceId, NvmeInitiator, NvmeRole};
 pub use packet::{Arrival, Departure, FalconArrival, FalconTransmit, RxMeta, Transmit, TransmitKind};
 pub use qp::QpInfo;
 pub use rnic_falcon::delivery::FlowView;

@@ -10,7 +10,7 @@ use crate::config::{QpAttributes, QpConnection, QpTiming};
 use crate::core::Core;
 use crate::dma::Dma;
 use crate::error::{DropReason, ModifyError, PostError, RxOutcome};
-use crate::falcon::{self, FalconEnd, Nic};
+use crate::falcon::{FalconEnd, Nic};
 use crate::mr::Access;
 use crate::roce::RoceConnection;
 use crate::srq::Target;
@@ -81,7 +81,7 @@ const _: () = assert!(size_of::<Qp>() <= 488);
 impl Carrier {
     fn new(transport: &Transport) -> Self {
         match transport.service {
-            Service::ReliableConnection if transport.falcon().is_some() => Self::Falcon(FalconEnd::new()),
+            Service::ReliableConnection if transport.falcon().is_some() => Self::Falcon(FalconEnd::new(None)),
             Service::ReliableConnection => Self::Roce(RoceConnection::new(transport)),
             Service::UnreliableConnection | Service::UnreliableDatagram => Self::Unreliable(UnreliableEnd::new()),
         }
@@ -91,7 +91,10 @@ impl Carrier {
 impl Qp {
     pub(crate) fn new(number: Qpn, slot: u32, attributes: &QpAttributes) -> Self {
         let transport = attributes.transport.for_service(attributes.service);
-        let carrier = Carrier::new(&transport);
+        let carrier = match attributes.nvme {
+            Some(role) => Carrier::Falcon(FalconEnd::new(Some(Box::new(role)))),
+            None => Carrier::new(&transport),
+        };
         Self { verbs: Verbs::new(Head::new(number, slot, attributes, transport), attributes), carrier }
     }
 
@@ -125,7 +128,8 @@ impl Qp {
         let (number, slot, attributes) = (self.verbs.head.number, self.verbs.head.slot, self.verbs.attributes());
         // Timers may still name this slot: a spurious wake-up does nothing.
         let is_target = self.verbs.recv.is_target;
-        *self = Self::new(number, slot, &attributes);
+        let nvme = self.falcon().and_then(FalconEnd::nvme_role).copied();
+        *self = Self::new(number, slot, &QpAttributes { nvme, ..attributes });
         self.verbs.recv.is_target = is_target;
     }
 
@@ -135,8 +139,8 @@ impl Qp {
     pub(crate) fn post_send(&mut self, core: &mut Core, request: &SendRequest<'_>, srqn: u32) -> Result<(), PostError> {
         let Self { verbs, carrier } = self;
         let mut wqe = verbs.send.prepare(&verbs.head, request)?;
-        if let Carrier::Falcon(_) = carrier {
-            falcon::check_order(&verbs.head, &wqe)?;
+        if let Carrier::Falcon(end) = carrier {
+            end.check(&verbs.head, &wqe)?;
         }
         if srqn != 0 && wqe.op.consumes_receive() {
             // Nothing else uses it there.
@@ -155,8 +159,8 @@ impl Qp {
     /// Checks whether [`Qp::post_send`] would take `request`.
     pub(crate) fn check_send(&self, request: &SendRequest<'_>) -> Result<(), PostError> {
         let wqe = self.verbs.send.prepare(&self.verbs.head, request)?;
-        match self.carrier {
-            Carrier::Falcon(_) => falcon::check_order(&self.verbs.head, &wqe),
+        match &self.carrier {
+            Carrier::Falcon(end) => end.check(&self.verbs.head, &wqe),
             _ => Ok(()),
         }
     }

@@ -75,6 +75,8 @@ impl Verbs {
             service: head.transport.service,
             transport: std::sync::Arc::clone(&head.transport),
             number: Some(head.number),
+            // Its carrier knows that.
+            nvme: None,
         }
     }
 

@@ -41,3 +41,6 @@ mod windows;
 
 #[path = "falcon/watch.rs"]
 mod watch;
+
+#[path = "falcon/nvme.rs"]
+mod nvme;

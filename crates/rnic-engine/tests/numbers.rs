@@ -33,6 +33,7 @@ impl Maker {
             service: Service::ReliableConnection,
             transport: Arc::new(Transport::new(profile).expect("a sound transport")),
             number: None,
+            nvme: None,
         };
         Self { engine, attributes }
     }

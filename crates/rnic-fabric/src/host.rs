@@ -3,12 +3,11 @@
 //! The link pulls: whenever the port is free and not paused, the engine is asked for a packet, acknowledgements
 //! included; so nothing queues between the two, and a pause holds back everything.
 //!
-//! There are five kinds of hosts ([`turn`]): RoCE family or Falcon, each with a modelled NIC ([`nic`]: contexts, a PCIe
-//! bus) or without, and those that do NVMe over Falcon. Without `[nic]` and `[slow_host]` in the plan, received packets
-//! are taken in at once.
+//! There are four kinds of hosts ([`turn`]): RoCE family or Falcon, each with a modelled NIC ([`nic`]: contexts, a PCIe
+//! bus) or without. Without `[nic]` and `[slow_host]` in the plan, received packets are taken in at once.
 //!
 //! At the same instant a host first receives, then does what is its kind's own (work of its modelled NIC, of a slow
-//! host, of a drive), then starts flows, then lets timers act, then sends.
+//! host), then starts flows, then lets timers act, then sends.
 
 mod ahead;
 mod carriage;
@@ -43,13 +42,14 @@ pub(crate) use ahead::STEPS;
 pub(crate) use carriage::{Captured, Carriage};
 pub(crate) use falcon::FalconSide;
 pub(crate) use meter::Meter;
-pub(crate) use nvme::{NvmeParts, NvmeSide};
+pub(crate) use nvme::{Load, NvmeUser, fill_drive, first_wrong_block};
 pub(crate) use pace::Pace;
 pub(crate) use rank::Rank;
 pub use recoveries::Recoveries;
 pub(crate) use session::{Buffers, News, Receiver, Sender, Sessions};
 
 use memory::Memory;
+use nvme::{NVME_START, NVME_WORK};
 use turn::Plain;
 
 /// What a host has done, beside what its engine and its port have.
@@ -101,12 +101,12 @@ pub struct Host {
     pub(crate) nic: Option<Box<nic::Nic>>,
     /// What its transport, Falcon, needs here; hosts of the RoCE family have none.
     falcon: Option<Box<FalconSide>>,
-    /// What it has where it does NVMe.
-    pub(crate) nvme: Option<Box<NvmeSide>>,
+    /// What it has where it uses a drive.
+    pub(crate) nvme: Option<Box<NvmeUser>>,
     /// Counts what arrives, where the plan asks for slices.
     pub(crate) meter: Option<Box<Meter>>,
-    /// Whether it has any of `nic`, `falcon` and `nvme`, and so a loop of its own: a copy, for one test a turn. Whoever
-    /// sets one of the three sets this.
+    /// Whether it has one of `nic` and `falcon`, and so a loop of its own: a copy, for one test a turn. Whoever sets
+    /// one of the two sets this.
     is_special: bool,
 }
 
@@ -170,7 +170,6 @@ impl Host {
     #[inline(never)]
     fn run_special(&mut self, horizon: Time, network: &mut Network) {
         match self.falcon {
-            _ if self.nvme.is_some() => self.turn::<nvme::WithNvme>(horizon, network),
             Some(_) if self.nic.is_some() => self.turn::<nic::WithFalconAndNic>(horizon, network),
             Some(_) => self.turn::<falcon::WithFalcon>(horizon, network),
             None => self.turn::<nic::WithNic>(horizon, network),
@@ -247,6 +246,9 @@ impl Host {
 
     fn start_next(&mut self, now: Time) {
         let Some((_, slot)) = self.starts.pop_front() else { return };
+        if slot == NVME_START {
+            return self.use_drive(now, None);
+        }
         if let Some(next) = self.sessions.begin(now, slot, &mut self.engine, self.memory.as_mut()) {
             self.start_at(next, slot);
         }
@@ -378,8 +380,12 @@ impl Host {
     fn take_completions(&mut self, now: Time) {
         while let Some(completion) = self.engine.poll_cq_one(self.cq) {
             note_completion(&mut self.completions, now, &completion);
-            if completion.wr_id & MANUAL_WORK != 0 {
-                self.inbox.push_back((now, completion));
+            if completion.wr_id & (MANUAL_WORK | NVME_WORK) != 0 {
+                if completion.wr_id & MANUAL_WORK != 0 {
+                    self.inbox.push_back((now, completion));
+                } else {
+                    self.use_drive(now, Some(&completion));
+                }
                 continue;
             }
             let Self { sessions, engine, memory, violations, .. } = self;

@@ -3,7 +3,7 @@
 //! ```text
 //! ROOM     rnic-fabric (amber: change with a scenario or property test)
 //! Purpose  clock, links, switches, PFC and ECN, topologies, workloads, faults, host models, checkers, metrics
-//! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine; rnic-nvme, rnic-falcon, rnic-fae (drives)
+//! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-nvme
 //! Must not read a clock, draw entropy, open a file or a socket, start a thread; allocate per packet in steady state
 //! Add here a topology, a workload, a fault rule, a switch model, a measurement (each says how in its module)
 //! Not here what a NIC does (rnic-engine), algorithms (rnic-transports), reading files and printing (rnic-cli)

@@ -27,6 +27,7 @@
 
 mod builder;
 mod connect;
+mod drives;
 mod finish;
 mod manual;
 mod part;
@@ -52,6 +53,7 @@ use crate::workload::Source;
 
 use builder::Builder;
 use connect::{Flow, Live, Numbers};
+use drives::Drive;
 use part::Window;
 use partition::Partition;
 use parts::Parts;
@@ -94,6 +96,8 @@ pub struct Simulation {
     live: Slots<Live>,
     numbers: Vec<Numbers>,
     first_psns: RandomStream,
+    /// The drive that hosts use over the network.
+    drive: Option<Drive>,
     /// What nodes have told in this window.
     news: Vec<News>,
     violations: Violations,
@@ -144,6 +148,7 @@ impl Simulation {
             flows: Vec::new(),
             live: Slots::default(),
             first_psns: streams.stream("connection/psn"),
+            drive: None,
             news: Vec::new(),
             violations: Violations::default(),
             watch: Watch::new(plan.run.stall_after),
@@ -199,15 +204,6 @@ impl Simulation {
         }
         self.cut_slices(self.now);
         self.report()
-    }
-
-    /// Hosts that use a drive have something to do from the beginning on.
-    fn begin_nvme(&mut self) {
-        for host in 0..self.parts.host_count() as u32 {
-            if self.parts.host(host).nvme.is_some() {
-                self.parts.lower(host, Time::ZERO);
-            }
-        }
     }
 
     fn progress(&self) -> Progress {

@@ -4,6 +4,9 @@ mod common;
 
 use core::ops::ControlFlow;
 
+use rnic_base::Time;
+use rnic_engine::{Access, MemoryRegion, RemoteMemory, SendFlags, SendOp, SendRequest, Sge, WcStatus};
+use rnic_fabric::simulation::QueuePairSpec;
 use rnic_fabric::{Plan, Report, Simulation};
 
 /// Two clients and a drive of 26 and 12 Gbit/s; `work` is what they do, `rest` more of the plan.
@@ -105,6 +108,70 @@ fn f2_nothing_is_lost_on_a_bad_network() {
     }
 }
 
+/// Bytes of commands, as packets and on the wire: what was read is what the drive has, and what was written is there.
+#[test]
+fn f2_right_bytes_arrive_over_a_bad_network() {
+    let faults = ["drop", "duplicate", "corrupt", "reorder"].map(|kind| {
+        let delay = if kind == "reorder" { "delay = \"5us\"" } else { "" };
+        format!("[[fault]]\nkind = \"{kind}\"\nprobability = \"1%\"\n{delay}\n")
+    });
+    let faults = faults.concat();
+    for (op, reads) in [("read", "push"), ("read", "pull"), ("write", "push")] {
+        for wire in ["direct", "encoded"] {
+            let work = format!("op = \"{op}\"\nmessage = \"16KiB\"\ndepth = 32\nclients = 2");
+            let text = plan(&work, &faults)
+                .replace("mtu = 4096", &format!("mtu = 4096\npayload = \"checked\"\nwire = \"{wire}\""));
+            let report = run(&text.replace("[workload.drive]", &format!("[workload.drive]\nreads = \"{reads}\"")));
+            assert!(report.messages > 500 && report.packets_retransmitted > 50, "{op} {wire}: {}", report.messages);
+            assert!(report.drops.corrupt > 10, "{op} {wire}: {:?}", report.drops);
+        }
+    }
+}
+
+/// Messages of 64 KiB that a client reads from the drive's host by RDMA, beside what it reads from the drive.
+fn messages_beside(isolation: &str, drive: &str) -> u64 {
+    let work = "op = \"read\"\nmessage = \"1MiB\"\ndepth = 64\nclients = 2";
+    let text = plan(work, "").replace("ordering", &format!("isolation = \"{isolation}\"\nresources = 25\nordering"));
+    let text = text.replace("read_latency = \"60us\"", drive);
+    let plan = Plan::from_toml(&text).expect("a sound plan");
+    let mut simulation = Simulation::new(&plan, 1).expect("a sound plan");
+    let spec = QueuePairSpec { sends: 16, receives: 0, sges: 1 };
+    let (qpn, _) = simulation.connect_by_hand(0, 3, spec);
+    let [(from, lkey), (addr, rkey)] = [0, 3].map(|host| {
+        let pd = simulation.protection_domain(host);
+        let region = MemoryRegion { pd, addr: 1 << 52, len: 1 << 16, local: 1 << 52, access: Access::all() };
+        (1 << 52, simulation.with_engine(host, |engine, _| engine.register(region).expect("a legal region")).0)
+    });
+    let (mut posted, mut done, until) = (0, 0, Time::from_us(4_000));
+    while simulation.now() < until {
+        while posted < done + 16 {
+            let op = SendOp::Read { remote: RemoteMemory { addr, rkey } };
+            let sges = [Sge { addr: from, len: 1 << 16, lkey }];
+            let request = SendRequest { wr_id: posted, op, sges: &sges, flags: SendFlags::SIGNALED };
+            simulation.post_send(0, qpn, &request).expect("room for sixteen");
+            posted += 1;
+        }
+        simulation.advance(until);
+        while let Some((_, completion)) = simulation.poll(0) {
+            assert_eq!(completion.status, WcStatus::Success);
+            done += 1;
+        }
+    }
+    done
+}
+
+/// A drive that answers nothing for long has its commands hold resources of the NIC for as long: RDMA beside it goes on
+/// where each connection has its share, and stands still where none has (F-35).
+#[test]
+fn f35_rdma_goes_on_beside_a_drive_that_stands_still() {
+    let still = "read_latency = \"50ms\"\nreads = \"pull\"";
+    let alone = messages_beside("dynamic", "read_latency = \"50ms\"\nlocal = true");
+    let [shares, none] = ["dynamic", "none"].map(|isolation| messages_beside(isolation, still));
+    println!("{alone} messages alone; beside a drive that stands still {shares}, without shares {none}");
+    assert!(alone > 500 && shares * 10 > alone * 8, "{alone} alone, {shares} beside a drive that stands still");
+    assert!(none * 10 < alone, "{none} of {alone} without shares: nothing was held");
+}
+
 /// A link to the client that carries next to nothing for a while, so that PFC stops the drive's port.
 #[test]
 fn a_pause_of_its_port_does_not_stop_the_drive() {
@@ -155,7 +222,8 @@ fn plans_that_make_no_sense_say_why() {
         (r#"write_rate = "12Gbps""#, r#"write_rate = "1bps""#, "workload.drive.write_rate"),
         (r#"write_latency = "15us""#, r#"write_latency = "61s""#, "workload.drive.write_latency"),
         (r#"op = "read""#, "", "workload.op: is missing"),
-        ("mtu = 4096", "mtu = 4096\npayload = \"checked\"", "workload.kind"),
+        ("mtu = 4096", "mtu = 4096\nnic = { qpc_entries = 8 }", "workload.kind"),
+        ("queue_depth = 128", "queue_depth = 128\nreads = \"both\"", "workload.drive.reads"),
         ("mtu = 4096", "mtu = 4096\nrun = { slice = \"1ms\" }", "run.slice: is for flows"),
     ] {
         let text = sound.replace(from, to);

@@ -140,6 +140,7 @@ fn attributes(pd: PdId, cq: CqId) -> QpAttributes {
         signal_all: false,
         transport: Arc::new(Transport::new(choice.profile).expect("a whole profile")),
         number: None,
+        nvme: None,
     }
 }
 

@@ -247,6 +247,7 @@ fn role() {
             signal_all: false,
             transport: Arc::new(Transport::new(choice.profile).expect("whole")),
             number: None,
+            nvme: None,
         })
         .expect("a free number");
     nic.modify_to_init(qpn).expect("fresh");

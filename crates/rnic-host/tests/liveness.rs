@@ -45,6 +45,7 @@ fn new_qp(side: &mut Side, service: Service) -> Qpn {
         service,
         transport: Arc::new(transport),
         number: None,
+        nvme: None,
     };
     let qpn = side.nic.create_qp(&attributes).expect("a free number");
     side.nic.modify_to_init(qpn).expect("a fresh queue pair");

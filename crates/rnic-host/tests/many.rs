@@ -49,6 +49,7 @@ impl Crowd {
             service: Service::ReliableConnection,
             transport,
             number: None,
+            nvme: None,
         };
         let begin = Instant::now();
         let mut qpns: Vec<Qpn> = (0..count).map(|_| side.nic.create_qp(&attributes).expect("a free number")).collect();

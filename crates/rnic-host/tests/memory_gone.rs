@@ -244,6 +244,7 @@ fn new_qp(side: &mut Side, way: Way, srq: Option<SrqId>) -> Qpn {
         service: way.service,
         transport: Arc::new(Transport::new(choice.profile).expect("a whole profile")),
         number: None,
+        nvme: None,
     };
     let qpn = side.nic.create_qp(&attributes).expect("a free number");
     side.nic.modify_to_init(qpn).expect("a fresh queue pair");

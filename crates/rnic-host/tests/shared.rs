@@ -65,6 +65,7 @@ fn attributes(pd: rnic_engine::PdId, cq: rnic_engine::CqId, transport: Arc<Trans
         service: Service::ReliableConnection,
         transport,
         number: None,
+        nvme: None,
     }
 }
 

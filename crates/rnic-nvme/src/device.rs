@@ -106,6 +106,11 @@ impl Device {
         Ok(done)
     }
 
+    /// Forgets all requests of `owner`: none of them is done any more. What they have taken of the channel is taken.
+    pub fn forget(&mut self, owner: u32) {
+        self.under_way.retain(|Reverse((.., io))| io.owner != owner);
+    }
+
     /// When the next is done.
     pub fn next_done(&self) -> Option<Time> {
         self.under_way.peek().map(|Reverse((done, ..))| *done)

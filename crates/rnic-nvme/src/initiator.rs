@@ -13,14 +13,25 @@ use std::collections::VecDeque;
 use rnic_base::{Duration, Time};
 use rnic_falcon::resources::Resources;
 use rnic_falcon::transaction as tl;
+use rnic_falcon::transaction::ulp::PulledData;
 use rnic_falcon::transaction::{AnswerError, Kind, PullReply, PushReply, Request, Transactions, UpperLayer};
 use rnic_wire::falcon::nvme::{self, Base, Header, Operation};
-use rnic_wire::falcon::{CompletionCode, Rsn, Ulp};
+use rnic_wire::falcon::{CompletionCode, ResyncCode, Rsn, Ulp};
 
 use crate::layout::{Layout, Part, TranslateError};
 use crate::peer::{PeerError, PeerErrors, status};
 use crate::tags::{PLACES_MAX, Tags};
-use crate::{Attached, Direction, HostMemory, Span, UNITS_MAX, count_once, unit};
+use crate::{Attached, Direction, Fault, HostMemory, Span, UNITS_MAX, count_once, unit};
+
+/// How Reads are mapped to transactions: the two sources differ.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Reads {
+    /// A Push there and a Push back (OCP NVMe over Falcon Transport, section 7.1).
+    #[default]
+    Push,
+    /// A Pull (Falcon, SIGCOMM'25, table 2).
+    Pull,
+}
 
 /// What an initiator is, and how much it has under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +46,8 @@ pub struct InitiatorConfig {
     pub units: u32,
     /// How long a command may take, from [`Initiator::submit`] on.
     pub timeout: Duration,
+    /// Which transactions a Read is.
+    pub reads: Reads,
 }
 
 /// What is to be done.
@@ -71,7 +84,7 @@ pub enum SubmitError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Failure {
     /// The target says so: see [`status`].
-    #[error("status {0:#06x}")]
+    #[error("status {code:#06x}: {name}", code = .0, name = status::name(*.0))]
     Status(u16),
     /// The target refused a request (CIE), because of this.
     #[error("the target refused a request: {0}")]
@@ -88,6 +101,39 @@ pub enum Failure {
     /// It took longer than [`InitiatorConfig::timeout`].
     #[error("it took too long")]
     TimedOut,
+    /// The command's own memory cannot be read or written.
+    #[error("its memory cannot be read or written")]
+    Memory,
+}
+
+impl Failure {
+    /// Returns a number for it, which [`Self::from_word`] turns back: what it is in the upper half, why in the lower.
+    pub const fn word(self) -> u32 {
+        match self {
+            Self::Status(status) => status as u32,
+            Self::Refused(error) => 1 << 16 | error.code() as u32,
+            Self::Transaction(code) => 2 << 16 | code.code() as u32,
+            Self::Peer(error) => 3 << 16 | error.code() as u32,
+            Self::Lost => 4 << 16,
+            Self::TimedOut => 5 << 16,
+            Self::Memory => 6 << 16,
+        }
+    }
+
+    /// Returns the failure whose number is `word`.
+    pub fn from_word(word: u32) -> Option<Self> {
+        let why = word as u8;
+        match word >> 16 {
+            0 => Some(Self::Status(word as u16)),
+            1 => PeerError::from_code(why).map(Self::Refused),
+            2 => CompletionCode::from_code(why).map(Self::Transaction),
+            3 => PeerError::from_code(why).map(Self::Peer),
+            4 => Some(Self::Lost),
+            5 => Some(Self::TimedOut),
+            6 => Some(Self::Memory),
+            _ => None,
+        }
+    }
 }
 
 /// How a command ended.
@@ -194,6 +240,11 @@ pub struct Initiator {
 
 /// The place of a unit in a transaction's tag; above it, its serial number.
 const TAG_MASK: u64 = (1 << crate::tags::TAG_BITS) - 1;
+
+/// Returns the place and the serial number of the unit whose transaction has the tag `transaction`.
+const fn untag(transaction: u64) -> (u32, u64) {
+    ((transaction & TAG_MASK) as u32, transaction >> crate::tags::TAG_BITS)
+}
 
 impl Initiator {
     /// An initiator that has nothing to do.
@@ -325,6 +376,24 @@ impl Initiator {
         Ok(())
     }
 
+    /// Returns whether there is something to hand to the transaction layer of `connection`.
+    pub fn has_to_send(&self, connection: usize) -> bool {
+        let Connection { queued, pulls, under_way, .. } = &self.connections[connection];
+        !pulls.is_empty() || !queued.is_empty() && *under_way < self.config.units
+    }
+
+    /// Returns whether the request in front on `connection` waits for resources of the transaction layer.
+    pub fn request_waits(&self, connection: usize) -> bool {
+        let Connection { queued, counted, .. } = &self.connections[connection];
+        counted.room && !queued.is_empty()
+    }
+
+    /// Returns whether the data in front on `connection` waits for resources of the transaction layer.
+    pub fn data_waits(&self, connection: usize) -> bool {
+        let Connection { pulls, counted, .. } = &self.connections[connection];
+        counted.data && !pulls.is_empty()
+    }
+
     /// When [`Self::expire`] has something to do, at the earliest.
     pub fn next_timeout(&self) -> Option<Time> {
         self.next_deadline.filter(|_| !self.commands.is_empty())
@@ -443,13 +512,18 @@ impl Initiator {
             Direction::Read => Operation::ReadRequest { command: wire },
             Direction::Write => Operation::WriteRequest { command: wire, directive: nvme::Directive::default() },
         };
+        let kind = match (command.direction, self.config.reads) {
+            (Direction::Read, Reads::Pull) => Kind::Pull,
+            _ => Kind::Push,
+        };
         let (number, direction, serial) = (first + queued.next, command.direction, self.next_serial);
         let (fetch, command) = (Fetch::NotAsked, queued.command);
         let entry = Unit { connection: connection as u32, command, number, direction, base, span, fetch, serial };
         let tag = self.units.insert(entry).expect("as many as all connections may have");
         let base = Base { initiator_tag: tag, ..base };
         self.units.get_mut(tag).expect("just put there").base = base;
-        let submission = unit::submission(Kind::Push, base, operation, 0, serial << 24 | u64::from(tag));
+        let moved = if kind == Kind::Pull { span.length } else { 0 };
+        let submission = unit::submission(kind, base, operation, moved, serial << 24 | u64::from(tag));
         if let Err(error) = transactions.submit(resources, &submission) {
             self.units.remove(tag);
             return Err(error);
@@ -475,18 +549,19 @@ impl Initiator {
         memory: &mut impl HostMemory,
     ) {
         while let Some(&(rsn, asked, tag, base)) = self.connections[connection].pulls.front() {
-            let unit = tag.and_then(|tag| self.units.get_mut(tag));
-            let answer = match &unit {
-                Some(unit) => unit::data(base, unit.span.length),
+            // A unit may have ended since it was asked for.
+            let span = tag.and_then(|tag| self.units.get(tag)).map(|unit| unit.span);
+            let readable = span.filter(|span| memory.gather(connection, rsn, *span).is_ok());
+            let answer = match readable {
+                Some(span) => unit::data(base, span.length),
                 None => unit::no_data(base, asked),
             };
             match transactions.answer(resources, rsn, &answer) {
-                Ok(()) => {
-                    if let Some(unit) = unit {
-                        unit.fetch = Fetch::Given;
-                        memory.gather(connection, rsn, unit.span);
-                    }
-                }
+                Ok(()) => match (tag, readable) {
+                    (Some(tag), Some(_)) => self.units.get_mut(tag).expect("it has a span").fetch = Fetch::Given,
+                    (Some(tag), None) if span.is_some() => self.finish(tag, Err(Failure::Memory)),
+                    _ => {}
+                },
                 Err(AnswerError::Paused) => {
                     count_once(&mut self.connections[connection].counted.data, &mut self.stats.waited_for_room);
                     return;
@@ -551,11 +626,44 @@ impl Initiator {
             self.finish(base.initiator_tag, Err(Failure::Peer(error)));
             return Err(error);
         }
-        if due > 0 {
-            memory.place(connection, request.rsn, unit.span);
-        }
-        self.finish(base.initiator_tag, if is_done { Ok(()) } else { Err(Failure::Status(said)) });
+        let placed = if due > 0 { memory.place(connection, unit.span) } else { Ok(()) };
+        let result = if is_done { placed.map_err(|Fault| Failure::Memory) } else { Err(Failure::Status(said)) };
+        self.finish(base.initiator_tag, result);
         Ok(())
+    }
+
+    /// The data of a Read that is a Pull has come: ends its unit.
+    fn pulled(&mut self, connection: usize, transaction: u64, data: &PulledData, memory: &mut impl HostMemory) {
+        let (tag, serial) = untag(transaction);
+        let Some(unit) = self.units.get(tag).filter(|unit| unit.serial == serial) else {
+            self.stats.late += 1;
+            return;
+        };
+        let (span, asked) = (unit.span, unit.base);
+        let result = match data.ulp {
+            Ulp::Nvme(Header { base, operation: Operation::ReadResponse { status } }) => {
+                let is_done = status == status::SUCCESS;
+                let due = if is_done { span.length } else { 0 };
+                if base.data_invalid {
+                    // Nobody who speaks NVMe says that of a Read.
+                    Err(Failure::Refused(PeerError::NoNvme))
+                } else if base != (Base { target_tag: base.target_tag, ..asked }) {
+                    Err(Failure::Peer(PeerError::Mismatch))
+                } else if data.payload_len != due {
+                    Err(Failure::Peer(PeerError::WrongLength))
+                } else if is_done {
+                    memory.place(connection, span).map_err(|Fault| Failure::Memory)
+                } else {
+                    Err(Failure::Status(status))
+                }
+            }
+            Ulp::Nvme(_) => Err(Failure::Peer(PeerError::Unexpected)),
+            _ => Err(Failure::Peer(PeerError::NotNvme)),
+        };
+        if let Err(Failure::Peer(error)) = result {
+            self.peer_errors.count(error);
+        }
+        self.finish(tag, result);
     }
 
     /// A Pull of the target: which unit's data, and whether it is owed; none for a unit that has been given up.
@@ -584,8 +692,7 @@ impl Initiator {
 
     /// The transaction of a request has ended.
     fn ended(&mut self, completion: &tl::Completion) {
-        let tag = (completion.tag & TAG_MASK) as u32;
-        let serial = completion.tag >> crate::tags::TAG_BITS;
+        let (tag, serial) = untag(completion.tag);
         let waits = self.units.get(tag).filter(|unit| unit.serial == serial);
         let asked = waits.is_some_and(|unit| unit.fetch != Fetch::NotAsked);
         let waits = waits.is_some();
@@ -597,6 +704,10 @@ impl Initiator {
                 Some(error) => Failure::Refused(error),
                 None => Failure::Transaction(completion.code),
             },
+            // The data of a Read that is a Pull could not be read when it was to leave.
+            CompletionCode::RemoteError if completion.ulp_code == ResyncCode::LocalXlr.code() => {
+                Failure::Status(status::UNRECOVERED_READ)
+            }
             CompletionCode::DeadConnection => Failure::Lost,
             code => Failure::Transaction(code),
         };
@@ -659,5 +770,9 @@ impl<M: HostMemory> UpperLayer for Attached<'_, Initiator, M> {
 
     fn complete(&mut self, _: Time, completion: &tl::Completion) {
         self.end.ended(completion);
+    }
+
+    fn pulled(&mut self, _: Time, tag: u64, data: &PulledData) {
+        self.end.pulled(self.connection, tag, data, self.memory);
     }
 }

@@ -22,9 +22,9 @@
 //! ```
 //!
 //! Paper and specification disagree about Reads. The paper's table has "Read: Pull; Write: Push and Pull"; in the
-//! specification a Read is a Push there and a Push back. We follow the specification: its packet types have no Read
-//! that is a Pull, and a Pull would bind room at the initiator, and the target's transaction, for as long as the
-//! device takes. Writes are the same in both: pushed request, data pulled by the target.
+//! specification a Read is a Push there and a Push back. An initiator chooses ([`Reads`]); a target answers either as
+//! it is asked. Two Pushes are the default: a Pull holds resources at the initiator, and a transaction of the target's,
+//! for as long as the device takes. Writes are the same in both: pushed request, data pulled by the target.
 //!
 //! Choices where the sources are silent:
 //!
@@ -36,7 +36,9 @@
 //!   Write Data needs.
 //! - A request that makes no sense is completed in error (CIE, F-8), with the number of a [`PeerError`]. What a
 //!   namespace or device cannot do is an NVMe status in an ordinary answer ([`status`]). A Pull cannot be refused: its
-//!   answer says that the data is invalid.
+//!   answer says that the data is invalid, a Read's that a field is.
+//! - The data of a Write is on the medium before the device is asked to write it: when the device says that it is
+//!   written decides when the command is complete, and not when others see it.
 //! - A unit ends at the target when its answer is handed to the transaction layer, at the initiator when that arrives:
 //!   a tag is free at the target before the initiator can use its own anew.
 //! - An answer that was sent as often as it may is given anew, once the initiator has taken the Resync in its place: a
@@ -46,6 +48,7 @@
 //! Whoever drives an end keeps the bytes, and is told where they belong ([`HostMemory`], [`Media`]).
 
 pub mod device;
+pub mod drive;
 pub mod initiator;
 pub mod layout;
 pub mod peer;
@@ -57,11 +60,12 @@ mod unit;
 use rnic_wire::falcon::Rsn;
 
 pub use device::{Device, DeviceConfig};
-pub use initiator::{Initiator, InitiatorConfig};
+pub use drive::Drive;
+pub use initiator::{Initiator, InitiatorConfig, Reads};
 pub use layout::Layout;
 pub use peer::{PeerError, PeerErrors, status};
 pub use target::{Target, TargetConfig};
-pub use unit::{UNIT, UNITS_MAX};
+pub use unit::{UNIT, UNITS_MAX, answer_of_none};
 
 /// Which way blocks go.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -92,26 +96,45 @@ pub struct Extent {
     pub blocks: u32,
 }
 
-/// Where an initiator's bytes lie.
-pub trait HostMemory {
-    /// The payload of the peer's Push `rsn` belongs there.
-    fn place(&mut self, connection: usize, rsn: Rsn, to: Span);
+/// Memory or a medium that cannot be read or written there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault;
 
-    /// The data that answers the peer's Pull `rsn` comes from there. It may leave more than once, even when the command
-    /// is complete: whoever sends keeps it until its packet is acknowledged.
-    fn gather(&mut self, connection: usize, rsn: Rsn, from: Span);
+/// The transaction that takes a unit's data to the initiator.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Moved {
+    /// In a Push of ours with this number.
+    Push(Rsn),
+    /// In our answer to the peer's Pull with this number.
+    Answer(Rsn),
 }
 
-/// Where a target's bytes lie.
+/// Memory of an initiator.
+pub trait HostMemory {
+    /// Puts the payload of the packet at hand there.
+    ///
+    /// # Errors
+    /// When it cannot be written: the command fails.
+    fn place(&mut self, connection: usize, to: Span) -> Result<(), Fault>;
+
+    /// Says that the data that answers the peer's Pull `rsn` comes from there. It may leave more than once, even when
+    /// the command is complete: whoever sends keeps it until its packet is acknowledged.
+    ///
+    /// # Errors
+    /// When it cannot be read: the answer says so, and the command fails.
+    fn gather(&mut self, connection: usize, rsn: Rsn, from: Span) -> Result<(), Fault>;
+}
+
+/// Medium of a target.
 pub trait Media {
-    /// The payload of our Push `rsn`, which has been handed to the transaction layer, comes from there.
-    fn read(&mut self, rsn: Rsn, from: Extent);
+    /// Says that the payload of `moved`, which has been handed to the transaction layer, comes from there.
+    fn read(&mut self, moved: Moved, from: Extent);
 
-    /// What our Pull `rsn` has brought belongs there.
-    fn write(&mut self, rsn: Rsn, to: Extent);
-
-    /// What our Pull `rsn` has brought belongs nowhere.
-    fn forget(&mut self, rsn: Rsn);
+    /// Puts the payload of the packet at hand there: before the device is asked to write it.
+    ///
+    /// # Errors
+    /// When it cannot be written: the unit ends with [`status::WRITE_FAULT`].
+    fn write(&mut self, to: Extent) -> Result<(), Fault>;
 }
 
 /// An end of a connection together with where its bytes lie, put together for the time of a call: an

@@ -4,12 +4,32 @@
 pub mod status {
     /// Done.
     pub const SUCCESS: u16 = 0x00;
+    /// A request that makes no sense; said where a Pull cannot be refused.
+    pub const INVALID_FIELD: u16 = 0x02;
     /// The data of a Write did not come, or is bad.
     pub const DATA_TRANSFER_ERROR: u16 = 0x04;
     /// There is no such namespace here.
     pub const INVALID_NAMESPACE: u16 = 0x0b;
     /// Blocks beyond the namespace's last.
     pub const OUT_OF_RANGE: u16 = 0x80;
+    /// The medium did not take the data (type 2, media).
+    pub const WRITE_FAULT: u16 = 0x280;
+    /// The medium cannot be read there: a file that backs it is shorter than the namespace (type 2, media).
+    pub const UNRECOVERED_READ: u16 = 0x281;
+
+    /// Returns the name of `status`, as the specification has it.
+    pub const fn name(status: u16) -> &'static str {
+        match status {
+            SUCCESS => "successful completion",
+            INVALID_FIELD => "invalid field in command",
+            DATA_TRANSFER_ERROR => "data transfer error",
+            INVALID_NAMESPACE => "invalid namespace",
+            OUT_OF_RANGE => "LBA out of range",
+            WRITE_FAULT => "write fault",
+            UNRECOVERED_READ => "unrecovered read error",
+            _ => "a status without a name here",
+        }
+    }
 }
 
 /// Why what the peer sent is refused. Its number goes with a refusal (CIE), so that the other side can name it.
@@ -46,11 +66,14 @@ pub enum PeerError {
     /// Data asked for twice.
     #[error("data asked for twice")]
     Repeated = 10,
+    /// The queue pair at the other end is none of NVMe's.
+    #[error("the peer's queue pair does not speak NVMe")]
+    NoNvme = 11,
 }
 
 impl PeerError {
     /// All of them, by number.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::NotNvme,
         Self::Unexpected,
         Self::UnknownTag,
@@ -61,6 +84,7 @@ impl PeerError {
         Self::BadUnits,
         Self::Early,
         Self::Repeated,
+        Self::NoNvme,
     ];
 
     /// Its number.

@@ -3,12 +3,14 @@
 //! Source: OCP NVMe over Falcon Transport, Rev 0.9, sections 6 and 7; choices in the crate's head.
 //!
 //! ```text
-//!   Read    request -> waits for the device -> device -> Read Response
-//!   Write   request -> Write Data Request -> data here -> waits for the device -> device -> Write Completion
+//!   Read    request -> device -> Read Response
+//!   Write   request -> Write Data Request -> data here -> device -> Write Completion
 //! ```
 //!
-//! Units wait in two queues: for the transaction layer (`outbox`) and for the device (`waiting`). Neither is ever
-//! longer than there may be units, so neither refuses.
+//! Units wait in two queues: for the transaction layer (`outbox`), and to be handed to the device by whoever drives
+//! this end ([`Target::take_io`]). Neither is ever longer than there may be units, so neither refuses.
+//!
+//! A Read that is a Pull ends when its answer is handed to the transaction layer, which repeats it by itself.
 //!
 //! An answered unit stays until its answer's transaction has ended. One that was sent as often as it may ends with a
 //! Resync, which tells the initiator a number and no unit: the answer is given anew then, in a transaction of its own.
@@ -22,14 +24,15 @@ use std::collections::VecDeque;
 use rnic_base::Time;
 use rnic_falcon::resources::Resources;
 use rnic_falcon::transaction as tl;
-use rnic_falcon::transaction::{AnswerError, Kind, PullReply, PushReply, Request, Transactions, UpperLayer};
+use rnic_falcon::transaction::ulp::PulledData;
+use rnic_falcon::transaction::{Answer, AnswerError, Kind, PullReply, PushReply, Request, Transactions, UpperLayer};
 use rnic_wire::falcon::nvme::{self, Base, Header, Operation};
 use rnic_wire::falcon::{CompletionCode, Rsn, Ulp};
 
-use crate::device::{Device, Io};
+use crate::device::Io;
 use crate::peer::{PeerError, PeerErrors, status};
 use crate::tags::{PLACES_MAX, Tags};
-use crate::{Attached, Direction, Extent, Media, count_once, unit};
+use crate::{Attached, Direction, Extent, Media, Moved, count_once, unit};
 
 /// What a target offers on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,8 +56,6 @@ pub struct TargetStats {
     pub units: u64,
     /// Units that the device served.
     pub served: u64,
-    /// Units that came to the front and waited because the device's queue was full.
-    pub waited_for_device: u64,
     /// Units that came to the front and waited because the transaction layer had no room.
     pub waited_for_room: u64,
     /// Answers that the initiator refused, or that never got there: of these, some are in `answered_anew` too.
@@ -73,8 +74,10 @@ enum State {
     Asks,
     /// Its data is under way.
     Fetches,
-    /// Waits for the device, or is there; the data of a Write came with that Pull.
-    Device(Option<Rsn>),
+    /// Its data has come: on the medium, or to be answered with that.
+    Fetched(u16),
+    /// To be handed to the device, or there.
+    Device,
     /// In the outbox: to be answered with that, for the first time or anew.
     Answers(u16),
     /// Its answer is under way, with that.
@@ -84,7 +87,6 @@ enum State {
 /// Which waits have been counted, each of what is in front of its queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Counted {
-    device: bool,
     room: bool,
     answers: bool,
 }
@@ -95,6 +97,8 @@ struct Unit {
     base: Base,
     extent: Extent,
     state: State,
+    /// Of a Read that is a Pull: its number.
+    pull: Option<Rsn>,
     /// It counts among those that were agreed: it was never answered.
     is_open: bool,
 }
@@ -110,9 +114,10 @@ pub struct Target {
     /// Answers on their way.
     answered: u32,
     outbox: VecDeque<u32>,
-    waiting: VecDeque<u32>,
-    /// Pulls, which an initiator never sends, to be answered without data.
-    strays: VecDeque<(Rsn, u16)>,
+    /// Units to be handed to the device.
+    ios: VecDeque<u32>,
+    /// Pulls that make no sense, to be answered without data.
+    strays: VecDeque<(Rsn, Answer)>,
     counted: Counted,
     stats: TargetStats,
     peer_errors: PeerErrors,
@@ -137,7 +142,7 @@ impl Target {
             in_use: Vec::with_capacity(room),
             answered: 0,
             outbox: VecDeque::with_capacity(room * 2),
-            waiting: VecDeque::with_capacity(room),
+            ios: VecDeque::with_capacity(room),
             strays: VecDeque::with_capacity(room),
             counted: Counted::default(),
             stats: TargetStats::default(),
@@ -160,35 +165,30 @@ impl Target {
         self.units.is_empty() && self.strays.is_empty()
     }
 
-    /// Hands the device and the transaction layer what they can take.
+    /// Hands the transaction layer what it can take.
     ///
     /// # Errors
     /// When the transaction layer's settings do not fit ([`tl::SubmitError::TooLong`]), or the connection is dead:
     /// nothing is under way then, as after [`Self::lost`].
     pub fn advance(
         &mut self,
-        now: Time,
-        device: &mut Device,
         transactions: &mut Transactions,
         resources: &mut Resources,
         media: &mut impl Media,
     ) -> Result<(), tl::SubmitError> {
         if transactions.is_dead() {
-            self.lost(media);
+            self.lost();
             return Err(tl::SubmitError::Dead);
         }
-        while self.take_place(now, device) {}
-        if !self.waiting.is_empty() {
-            count_once(&mut self.counted.device, &mut self.stats.waited_for_device);
-        }
-        while let Some(&(rsn, asked)) = self.strays.front() {
-            if transactions.answer(resources, rsn, &unit::no_data(Base::default(), asked)) == Err(AnswerError::Paused) {
+        while let Some((rsn, answer)) = self.strays.front() {
+            if transactions.answer(resources, *rsn, answer) == Err(AnswerError::Paused) {
                 break;
             }
             self.strays.pop_front();
         }
         while let Some(&tag) = self.outbox.front() {
-            let answers = matches!(self.unit(tag).state, State::Answers(_));
+            let unit = self.unit(tag);
+            let answers = matches!(unit.state, State::Answers(_)) && unit.pull.is_none();
             if answers && self.answered == self.config.units {
                 count_once(&mut self.counted.answers, &mut self.stats.waited_for_answers);
                 break;
@@ -208,57 +208,51 @@ impl Target {
         Ok(())
     }
 
-    /// Gives `targets` that share a device its free places by turns, one unit each, from target `turn` on, which then
-    /// is the one behind the last that got a place. With [`Self::advance`] alone, the first could take all of them.
-    pub fn share_places(now: Time, targets: &mut [Self], device: &mut Device, turn: &mut usize) {
-        let mut without = 0;
-        while without < targets.len() {
-            let place = (*turn + without) % targets.len();
-            if targets[place].take_place(now, device) {
-                (*turn, without) = ((place + 1) % targets.len(), 0);
-            } else {
-                without += 1;
-            }
-        }
+    /// Returns the next request for the device, if there is one.
+    pub fn take_io(&mut self) -> Option<Io> {
+        let tag = self.ios.pop_front()?;
+        let unit = self.unit(tag);
+        Some(Io { owner: self.config.owner, tag, direction: unit.direction, extent: unit.extent })
     }
 
-    /// The unit in front that waits for the device gets a place there, if there are both.
-    fn take_place(&mut self, now: Time, device: &mut Device) -> bool {
-        let Some(&tag) = self.waiting.front() else { return false };
-        let has_place = device.submit(now, self.io(tag)).is_ok();
-        if has_place {
-            self.waiting.pop_front();
-            self.counted.device = false;
-        }
-        has_place
+    /// Returns whether there is something to hand to the transaction layer.
+    pub fn has_to_send(&self) -> bool {
+        !self.outbox.is_empty() || !self.strays.is_empty()
+    }
+
+    /// Returns whether a transaction of its own, and whether an answer, waits for resources of the transaction layer.
+    pub fn waits(&self) -> (bool, bool) {
+        let front = self.outbox.front().filter(|_| self.counted.room);
+        let answers = front.is_some_and(|tag| self.unit(*tag).pull.is_some());
+        (front.is_some() && !answers, answers || !self.strays.is_empty())
+    }
+
+    /// Returns the blocks whose data the Push with the tag `transaction` takes to the initiator; none when it is over.
+    pub fn extent_of(&self, transaction: u64) -> Option<Extent> {
+        let unit = self.units.get(u32::try_from(transaction).ok()?)?;
+        matches!(unit.state, State::Answered(status::SUCCESS)).then_some(unit.extent)
     }
 
     /// The device has served `io`, which is ours. [`Self::advance`] is due.
-    pub fn served(&mut self, io: &Io, media: &mut impl Media) {
+    pub fn served(&mut self, io: &Io) {
         // The connection may have been lost meanwhile.
-        let Some(unit) = self.units.get_mut(io.tag) else { return };
-        let State::Device(data) = unit.state else { return };
-        if let Some(rsn) = data {
-            media.write(rsn, unit.extent);
-        }
+        let Some(unit) = self.units.get_mut(io.tag).filter(|unit| unit.state == State::Device) else { return };
         unit.state = State::Answers(status::SUCCESS);
         self.stats.served += 1;
         self.outbox.push_back(io.tag);
     }
 
     /// The connection is lost: forgets all that is under way. What the device still does is nobody's.
-    pub fn lost(&mut self, media: &mut impl Media) {
+    pub fn lost(&mut self) {
         let mut last = None;
         while let Some(tag) = self.units.find(last, |_| true) {
             last = Some(tag);
-            if let Some(Unit { state: State::Device(Some(rsn)), .. }) = self.units.remove(tag) {
-                media.forget(rsn);
-            }
+            self.units.remove(tag);
         }
         self.answered = 0;
         self.in_use.clear();
         self.outbox.clear();
-        self.waiting.clear();
+        self.ios.clear();
         self.strays.clear();
         self.counted = Counted::default();
     }
@@ -266,12 +260,6 @@ impl Target {
     /// A unit that waits in a queue.
     fn unit(&self, tag: u32) -> &Unit {
         self.units.get(tag).expect("what waits is there")
-    }
-
-    /// What the unit asks of the device.
-    fn io(&self, tag: u32) -> Io {
-        let unit = self.unit(tag);
-        Io { owner: self.config.owner, tag, direction: unit.direction, extent: unit.extent }
     }
 
     /// Sends what the unit has to say; with its first answer, its tag is the initiator's again.
@@ -283,6 +271,9 @@ impl Target {
         media: &mut impl Media,
     ) -> Result<(), tl::SubmitError> {
         let unit = self.units.get_mut(tag).expect("what is in the outbox is there");
+        if let (State::Answers(status), Some(rsn)) = (unit.state, unit.pull) {
+            return self.answer_pull(tag, rsn, status, transactions, resources, media);
+        }
         let bytes = unit.extent.blocks << self.config.block_log2;
         let (operation, moved, next) = match (unit.state, unit.direction) {
             (State::Answers(status), Direction::Read) => {
@@ -303,21 +294,53 @@ impl Target {
             return Ok(());
         }
         if moved > 0 {
-            media.read(rsn, unit.extent);
+            media.read(Moved::Push(rsn), unit.extent);
         }
         self.answered += 1;
         if mem::take(&mut unit.is_open) {
             let theirs = unit.base.initiator_tag;
-            let place = self.in_use.binary_search(&theirs).expect("it was in use until now");
-            self.in_use.remove(place);
+            self.close(theirs);
         }
         Ok(())
     }
 
-    /// A request: takes the unit.
-    fn request(&mut self, request: &Request) -> Result<(), PeerError> {
+    /// Answers a Read that is a Pull, with `status`: the unit ends.
+    fn answer_pull(
+        &mut self,
+        tag: u32,
+        rsn: Rsn,
+        status: u16,
+        transactions: &mut Transactions,
+        resources: &mut Resources,
+        media: &mut impl Media,
+    ) -> Result<(), tl::SubmitError> {
+        let unit = self.unit(tag);
+        let bytes = unit.extent.blocks << self.config.block_log2;
+        let moved = if status == status::SUCCESS { bytes } else { 0 };
+        let answer = unit::read_answer(unit.base, status, moved);
+        match transactions.answer(resources, rsn, &answer) {
+            Err(AnswerError::Paused) => return Err(tl::SubmitError::Paused),
+            // The initiator has given it up. Its length was compared when it came.
+            Err(AnswerError::Unknown | AnswerError::TooLong { .. }) => self.stats.given_up += 1,
+            Ok(()) if moved > 0 => media.read(Moved::Answer(rsn), unit.extent),
+            Ok(()) => {}
+        }
+        let unit = self.units.remove(tag).expect("it was looked up");
+        self.close(unit.base.initiator_tag);
+        Ok(())
+    }
+
+    /// The initiator may use the tag `theirs` again.
+    fn close(&mut self, theirs: u32) {
+        let place = self.in_use.binary_search(&theirs).expect("it was in use until now");
+        self.in_use.remove(place);
+    }
+
+    /// A request: takes the unit. A Read may be a Pull.
+    fn request(&mut self, request: &Request, kind: Kind) -> Result<(), PeerError> {
         let Ulp::Nvme(Header { base, operation }) = request.ulp else { return Err(PeerError::NotNvme) };
         let (direction, command) = match operation {
+            Operation::WriteRequest { .. } if kind == Kind::Pull => return Err(PeerError::Unexpected),
             Operation::ReadRequest { command } => (Direction::Read, command),
             Operation::WriteRequest { command, .. } => (Direction::Write, command),
             _ => return Err(PeerError::Unexpected),
@@ -326,6 +349,10 @@ impl Target {
             return Err(PeerError::WrongLength);
         }
         let (first, blocks) = self.blocks_of(&base, &command).ok_or(PeerError::BadUnits)?;
+        let bytes = blocks << self.config.block_log2;
+        if kind == Kind::Pull && u32::from(request.length) != unit::read_answer(base, 0, bytes).length {
+            return Err(PeerError::WrongLength);
+        }
         let place = match self.in_use.binary_search(&base.initiator_tag) {
             Ok(_) => return Err(PeerError::TagInUse),
             Err(place) => place,
@@ -344,13 +371,14 @@ impl Target {
         let state = match (error, direction) {
             (Some(status), _) => State::Answers(status),
             (None, Direction::Write) => State::Asks,
-            (None, Direction::Read) => State::Device(None),
+            (None, Direction::Read) => State::Device,
         };
-        let tag = self.units.insert(Unit { direction, base, extent, state, is_open: true });
+        let pull = (kind == Kind::Pull).then_some(request.rsn);
+        let tag = self.units.insert(Unit { direction, base, extent, state, pull, is_open: true });
         let tag = tag.expect("fewer are open than were agreed, and no more than that were answered");
         self.units.get_mut(tag).expect("just put there").base.target_tag = tag;
         self.in_use.insert(place, base.initiator_tag);
-        let queue = if matches!(state, State::Device(_)) { &mut self.waiting } else { &mut self.outbox };
+        let queue = if state == State::Device { &mut self.ios } else { &mut self.outbox };
         queue.push_back(tag);
         self.stats.units += 1;
         Ok(())
@@ -379,53 +407,70 @@ impl Target {
         let Some(unit) = self.units.get_mut(tag) else { return };
         let State::Answered(status) = unit.state else { return };
         self.answered -= 1;
-        if code == CompletionCode::LocalTimeout {
-            // The initiator has taken its Resync, so it is there again. Whether it has seen the answer nobody knows: it
-            // tells one that comes twice by its tag. A first answer in its place would close one unit more than there
-            // is room for.
-            unit.state = State::Answers(status);
-            self.outbox.push_front(tag);
-            (self.counted.room, self.counted.answers) = (false, false);
-            self.stats.answered_anew += 1;
-        } else {
-            self.units.remove(tag);
-        }
+        // The initiator has taken the Resync in its place, so it is there again. After a timeout nobody knows whether
+        // it has seen the answer: it tells one that comes twice by its tag. Where the medium could not be read when
+        // the answer was to leave, it has not.
+        let anew = match code {
+            CompletionCode::LocalTimeout => status,
+            CompletionCode::LocalXlr => status::UNRECOVERED_READ,
+            _ => {
+                self.units.remove(tag);
+                return;
+            }
+        };
+        // A first answer in its place would close one unit more than there is room for.
+        unit.state = State::Answers(anew);
+        self.outbox.push_front(tag);
+        (self.counted.room, self.counted.answers) = (false, false);
+        self.stats.answered_anew += 1;
+    }
+
+    /// The Pull of a unit's data has brought `data`.
+    fn fetched(&mut self, tag: u32, data: &PulledData, media: &mut impl Media) {
+        // The connection may have been lost meanwhile.
+        let Some(unit) = self.units.get_mut(tag).filter(|unit| unit.state == State::Fetches) else { return };
+        let bytes = unit.extent.blocks << self.config.block_log2;
+        let status = match check(data, &unit.base, bytes) {
+            Ok(()) => media.write(unit.extent).map_or(status::WRITE_FAULT, |()| status::SUCCESS),
+            Err(Without::ItsWord) => {
+                self.stats.given_up += 1;
+                status::DATA_TRANSFER_ERROR
+            }
+            Err(Without::Sense(error)) => {
+                self.peer_errors.count(error);
+                status::DATA_TRANSFER_ERROR
+            }
+        };
+        unit.state = State::Fetched(status);
     }
 
     /// The Pull of a unit's data has ended.
-    fn fetched(&mut self, tag: u32, completion: &tl::Completion, media: &mut impl Media) {
+    fn fetch_ended(&mut self, tag: u32) {
         // The connection may have been lost meanwhile.
-        let Some(unit) = self.units.get_mut(tag).filter(|unit| unit.state == State::Fetches) else {
-            return;
-        };
-        let bytes = unit.extent.blocks << self.config.block_log2;
-        let result = match completion.data {
-            Some(data) if completion.code == CompletionCode::Ack => check(&data, &unit.base, bytes),
-            _ => Err(Without::Data),
-        };
-        if let Err(without) = result {
-            match without {
-                Without::Data => {}
-                Without::ItsWord => self.stats.given_up += 1,
-                Without::Sense(error) => self.peer_errors.count(error),
+        let Some(unit) = self.units.get_mut(tag) else { return };
+        let queue = match unit.state {
+            State::Fetched(status::SUCCESS) => {
+                unit.state = State::Device;
+                &mut self.ios
             }
-            if without != Without::Data {
-                media.forget(completion.rsn);
+            State::Fetched(status) => {
+                unit.state = State::Answers(status);
+                &mut self.outbox
             }
-            unit.state = State::Answers(status::DATA_TRANSFER_ERROR);
-            self.outbox.push_back(tag);
-        } else {
-            unit.state = State::Device(Some(completion.rsn));
-            self.waiting.push_back(tag);
-        }
+            // It brought nothing.
+            State::Fetches => {
+                unit.state = State::Answers(status::DATA_TRANSFER_ERROR);
+                &mut self.outbox
+            }
+            _ => return,
+        };
+        queue.push_back(tag);
     }
 }
 
 /// Why a Pull did not bring a unit's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Without {
-    /// It brought nothing.
-    Data,
     /// The initiator says itself that the data is not valid: it has given the unit up.
     ItsWord,
     /// It brought what the peer may not send.
@@ -433,7 +478,7 @@ enum Without {
 }
 
 /// Whether that is the data of that unit.
-fn check(data: &tl::ulp::PulledData, asked: &Base, bytes: u32) -> Result<(), Without> {
+fn check(data: &PulledData, asked: &Base, bytes: u32) -> Result<(), Without> {
     let Ulp::Nvme(Header { base, operation }) = data.ulp else { return Err(Without::Sense(PeerError::NotNvme)) };
     if operation != Operation::WriteData {
         return Err(Without::Sense(PeerError::Unexpected));
@@ -449,7 +494,7 @@ fn check(data: &tl::ulp::PulledData, asked: &Base, bytes: u32) -> Result<(), Wit
 
 impl<M: Media> UpperLayer for Attached<'_, Target, M> {
     fn push(&mut self, _: Time, request: &Request) -> PushReply {
-        match self.end.request(request) {
+        match self.end.request(request, Kind::Push) {
             Ok(()) => PushReply::Done,
             Err(error) => {
                 self.end.peer_errors.count(error);
@@ -460,8 +505,16 @@ impl<M: Media> UpperLayer for Attached<'_, Target, M> {
 
     /// Always taken, see [`crate::Initiator`]'s.
     fn pull(&mut self, _: Time, request: &Request) -> PullReply {
-        self.end.peer_errors.count(PeerError::Unexpected);
-        self.end.strays.push_back((request.rsn, request.length));
+        if let Err(error) = self.end.request(request, Kind::Pull) {
+            self.end.peer_errors.count(error);
+            let answer = match request.ulp {
+                Ulp::Nvme(Header { base, operation: Operation::ReadRequest { .. } }) => {
+                    unit::no_read(base, request.length)
+                }
+                _ => unit::no_data(Base::default(), request.length),
+            };
+            self.end.strays.push_back((request.rsn, answer));
+        }
         PullReply::Later
     }
 
@@ -474,8 +527,12 @@ impl<M: Media> UpperLayer for Attached<'_, Target, M> {
         if completion.tag & OF_PULL == 0 {
             self.end.delivered(completion.tag as u32, completion.code);
         } else {
-            self.end.fetched((completion.tag & !OF_PULL) as u32, completion, self.memory);
+            self.end.fetch_ended((completion.tag & !OF_PULL) as u32);
         }
+    }
+
+    fn pulled(&mut self, _: Time, tag: u64, data: &PulledData) {
+        self.end.fetched((tag & !OF_PULL) as u32, data, self.memory);
     }
 }
 

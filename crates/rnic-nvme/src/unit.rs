@@ -3,9 +3,11 @@
 //! Source: OCP NVMe over Falcon Transport, Rev 0.9, sections 6 and 8. Which units a part of a split command has is our
 //! choice, see the crate's head.
 
-use rnic_falcon::transaction::{Answer, Kind, Submission};
+use rnic_falcon::transaction::{Answer, Kind, Request, Submission};
 use rnic_wire::falcon::Ulp;
 use rnic_wire::falcon::nvme::{Base, Header, Operation};
+
+use crate::peer::status;
 
 /// Bytes of a unit, at most.
 pub const UNIT: u32 = 4096;
@@ -29,9 +31,27 @@ pub(crate) const fn submission(kind: Kind, base: Base, operation: Operation, mov
     // What a Pull asks for has the headers of the answer, not its own.
     let (length, payload_len) = match kind {
         Kind::Push => (ulp.request_len(moved), moved),
-        Kind::Pull => (write_data(base).request_len(moved), 0),
+        Kind::Pull => (answer_to(base, operation).request_len(moved), 0),
     };
     Submission { kind, length: length as u16, payload_len, ulp: Some(ulp), tag, continues: false }
+}
+
+/// The headers of what answers a Pull.
+const fn answer_to(base: Base, operation: Operation) -> Ulp {
+    match operation {
+        Operation::ReadRequest { .. } => read_data(base, status::SUCCESS),
+        _ => write_data(base),
+    }
+}
+
+const fn read_data(base: Base, status: u16) -> Ulp {
+    Ulp::Nvme(Header { base, operation: Operation::ReadResponse { status } })
+}
+
+/// What answers a Read that is a Pull; `payload_len` is 0 where it failed.
+pub(crate) const fn read_answer(base: Base, status: u16, payload_len: u32) -> Answer {
+    let ulp = read_data(base, status);
+    Answer { payload_len, length: ulp.request_len(payload_len), ulp }
 }
 
 const fn write_data(base: Base) -> Ulp {
@@ -47,6 +67,25 @@ pub(crate) const fn data(base: Base, payload_len: u32) -> Answer {
 /// What answers a Pull that makes no sense: headers that say so. They leave whatever was asked; what is counted is no
 /// more than that.
 pub(crate) fn no_data(base: Base, asked: u16) -> Answer {
-    let ulp = write_data(Base { data_invalid: true, ..base });
+    without_data(write_data(Base { data_invalid: true, ..base }), asked)
+}
+
+/// What answers a Read that is a Pull and makes no sense: a status that says so.
+pub(crate) fn no_read(base: Base, asked: u16) -> Answer {
+    without_data(read_data(base, status::INVALID_FIELD), asked)
+}
+
+fn without_data(ulp: Ulp, asked: u16) -> Answer {
     Answer { payload_len: 0, length: ulp.request_len(0).min(u32::from(asked)), ulp }
+}
+
+/// Returns what a queue pair that is none of NVMe's answers to the Pull `request` of a peer that takes it for one; none
+/// where the Pull is not NVMe's. A Push is completed in error with [`crate::PeerError::NoNvme`].
+pub fn answer_of_none(request: &Request) -> Option<Answer> {
+    let Ulp::Nvme(Header { base, operation }) = request.ulp else { return None };
+    let base = Base { data_invalid: true, ..base };
+    Some(match operation {
+        Operation::ReadRequest { .. } => no_read(base, request.length),
+        _ => no_data(base, request.length),
+    })
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use common::{BLOCK_LOG2, HOST, Net, TARGET, WORLD, World};
 use rnic_nvme::Direction::{Read, Write};
 use rnic_nvme::initiator::{Command, Completion, Failure, SubmitError};
-use rnic_nvme::{Direction, InitiatorConfig, PeerError, status};
+use rnic_nvme::{Direction, InitiatorConfig, PeerError, Reads, status};
 use rnic_wire::falcon::PacketType::{PullData, PullRequest, PushData};
 
 fn submit(net: &mut Net, direction: Direction, first_block: u64, blocks: u32, cookie: u64) {
@@ -15,6 +15,10 @@ fn submit(net: &mut Net, direction: Direction, first_block: u64, blocks: u32, co
     let fill = |nth: usize| if direction == Write { (nth / 512 + nth % 251) as u8 ^ cookie as u8 } else { 0xee };
     net.host.buffers.insert(cookie, (0..bytes).map(fill).collect());
     net.initiator.submit(net.now, &Command { direction, first_block, blocks, cookie }).expect("room");
+}
+
+fn as_pulls(world: World) -> World {
+    World { initiator: InitiatorConfig { reads: Reads::Pull, ..world.initiator }, ..world }
 }
 
 fn completions(net: &mut Net) -> Vec<Completion> {
@@ -29,6 +33,18 @@ fn f2_an_nvme_read_is_a_push_there_and_a_push_back_per_unit() {
     assert_eq!((net.types(HOST), net.types(TARGET)), (vec![PushData; 3], vec![PushData; 3]));
     let payload: Vec<u32> = net.sent.iter().map(|(.., packet)| packet.payload_len).collect();
     assert_eq!(payload, [0, 0, 0, 4096, 4096, 4096]);
+    assert_eq!(completions(&mut net), [Completion { cookie: 5, result: Ok(()) }]);
+}
+
+#[test]
+fn f2_an_nvme_read_is_a_pull_per_unit_as_the_paper_has_it() {
+    let mut net = Net::new(as_pulls(WORLD), 1);
+    submit(&mut net, Read, 0, 2 * 8 + 1, 5);
+    assert!(net.run());
+    assert_eq!((net.types(HOST), net.types(TARGET)), (vec![PullRequest; 3], vec![PullData; 3]));
+    let mut payload: Vec<u32> = net.sent.iter().map(|(.., packet)| packet.payload_len).collect();
+    payload.sort_unstable();
+    assert_eq!(payload, [0, 0, 0, 512, 4096, 4096]);
     assert_eq!(completions(&mut net), [Completion { cookie: 5, result: Ok(()) }]);
 }
 
@@ -49,7 +65,8 @@ fn f2_an_nvme_write_is_a_push_and_a_pull_of_the_target_per_unit() {
 #[test]
 fn every_block_is_read_and_written_exactly_once_over_a_bad_network() {
     for seed in 0..100 {
-        let mut net = Net::new(World { connections: 2, lost: 100, doubled: 50, late: 200, ..WORLD }, seed);
+        let world = if seed % 2 == 0 { WORLD } else { as_pulls(WORLD) };
+        let mut net = Net::new(World { connections: 2, lost: 100, doubled: 50, late: 200, ..world }, seed);
         let mut model: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
         let mut under_way: BTreeMap<u64, (Direction, u64, u32)> = BTreeMap::new();
         let (mut written, mut read) = (0, 0);
@@ -96,7 +113,11 @@ fn every_block_is_read_and_written_exactly_once_over_a_bad_network() {
 
 #[test]
 fn what_the_namespace_cannot_do_is_a_status_and_the_rest_goes_on() {
-    let mut net = Net::new(WORLD, 1);
+    namespace_ends(Net::new(WORLD, 1));
+    namespace_ends(Net::new(as_pulls(WORLD), 1));
+}
+
+fn namespace_ends(mut net: Net) {
     net.targets[0] = rnic_nvme::Target::new(rnic_nvme::TargetConfig {
         owner: 0,
         namespace: common::NAMESPACE,
@@ -144,8 +165,48 @@ fn queues_are_bounded_and_say_why_they_are_full() {
     assert!(net.run());
     assert_eq!(net.initiator.submit(net.now, &command), Err(SubmitError::Full), "completions are not taken yet");
     assert_eq!(completions(&mut net).len(), 2);
-    assert!(net.initiator.stats().waited_for_units > 0 && net.targets[0].stats().waited_for_device > 0);
+    assert!(net.initiator.stats().waited_for_units > 0 && net.devices[0].waited() > 0);
     assert_eq!(net.targets[0].stats().served, 257);
     // Of the first command four left at once, and of 257 units the device took the first when it came.
-    assert!(net.initiator.stats().waited_for_units <= 253 && net.targets[0].stats().waited_for_device <= 256);
+    assert!(net.initiator.stats().waited_for_units <= 253 && net.devices[0].waited() <= 256);
+}
+
+#[test]
+fn a_medium_that_takes_no_data_is_a_status_of_its_unit() {
+    let mut net = Net::new(WORLD, 1);
+    net.disks[0].ends = Some(64 + 8);
+    submit(&mut net, Write, 0, 8, 0);
+    submit(&mut net, Write, 8, 8, 1);
+    assert!(net.run());
+    let mut ended = completions(&mut net);
+    ended.sort_unstable_by_key(|completion| completion.cookie);
+    let fault = Err(Failure::Status(status::WRITE_FAULT));
+    assert_eq!(ended.iter().map(|done| done.result).collect::<Vec<_>>(), [Ok(()), fault]);
+    assert_eq!(fault.unwrap_err().to_string(), "status 0x0280: write fault");
+}
+
+#[test]
+fn memory_that_is_gone_fails_its_command_alone() {
+    for (world, direction) in [(WORLD, Read), (as_pulls(WORLD), Read), (WORLD, Write)] {
+        let mut net = Net::new(world, 1);
+        submit(&mut net, direction, 0, 8, 0);
+        submit(&mut net, direction, 8, 8, 1);
+        net.host.buffers.remove(&0);
+        assert!(net.run());
+        let mut ended = completions(&mut net);
+        ended.sort_unstable_by_key(|completion| completion.cookie);
+        assert_eq!(ended.iter().map(|done| done.result).collect::<Vec<_>>(), [Err(Failure::Memory), Ok(())]);
+    }
+}
+
+#[test]
+fn failures_come_back_from_their_words() {
+    let words = (0..8_u32 << 16).filter_map(|word| Failure::from_word(word).map(|failure| (word, failure)));
+    let mut seen = 0;
+    for (word, failure) in words.filter(|(word, _)| word & 0xffff <= 0xff || word >> 16 == 0) {
+        seen += 1;
+        assert!(failure.word() == word || failure.word() & 0xffff == 0, "{failure:?}");
+        assert_eq!(Failure::from_word(failure.word()), Some(failure));
+    }
+    assert!(seen > 1 << 16);
 }

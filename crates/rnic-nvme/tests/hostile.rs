@@ -161,6 +161,15 @@ fn with_pull() -> (Net, Base, u64) {
     (net, header.base, 1 << 63 | u64::from(header.base.target_tag))
 }
 
+/// The Pull whose transaction is called `tag` brings `data`.
+fn bring(net: &mut Net, tag: u64, data: &PulledData) {
+    let (rsn, code) = (Serial::new(0), CompletionCode::Ack);
+    let completion = Completion { rsn, tag, code, ulp_code: 0, data: Some(data.payload_len as u16) };
+    let mut end = Attached { end: &mut net.targets[0], connection: 0, memory: &mut net.disks[0] };
+    end.pulled(Time::ZERO, tag, data);
+    end.complete(Time::ZERO, &completion);
+}
+
 /// The unit whose data was asked for ends with an error, and nothing is written.
 fn ends_without_data(net: &mut Net) {
     // The link has let go of the Pull's request.
@@ -185,12 +194,8 @@ fn f8_data_that_is_not_the_units_is_never_written() {
         (base, DONE, 4096, PeerError::Unexpected),
     ] {
         let (mut net, _, tag) = with_pull();
-        let data = Some(PulledData { payload_len, ulp: Ulp::Nvme(Header { base, operation }) });
-        let completion = Completion { rsn: Serial::new(0), tag, code: CompletionCode::Ack, ulp_code: 0, data };
-        for _ in 0..2 {
-            let mut end = Attached { end: &mut net.targets[0], connection: 0, memory: &mut net.disks[0] };
-            end.complete(Time::ZERO, &completion);
-        }
+        let data = PulledData { payload_len, ulp: Ulp::Nvme(Header { base, operation }) };
+        (0..2).for_each(|_| bring(&mut net, tag, &data));
         assert_eq!((net.targets[0].peer_errors().of(expected), net.targets[0].peer_errors().total()), (1, 1));
         ends_without_data(&mut net);
     }
@@ -200,9 +205,7 @@ fn f8_data_that_is_not_the_units_is_never_written() {
 fn data_that_the_initiator_has_given_up_ends_its_unit_and_is_nobodys_mistake() {
     let (mut net, base, tag) = with_pull();
     let ulp = Ulp::Nvme(Header { base: Base { data_invalid: true, ..base }, operation: Operation::WriteData });
-    let data = Some(PulledData { payload_len: 0, ulp });
-    let completion = Completion { rsn: Serial::new(0), tag, code: CompletionCode::Ack, ulp_code: 0, data };
-    Attached { end: &mut net.targets[0], connection: 0, memory: &mut net.disks[0] }.complete(Time::ZERO, &completion);
+    bring(&mut net, tag, &PulledData { payload_len: 0, ulp });
     assert_eq!((net.targets[0].stats().given_up, net.targets[0].peer_errors().total()), (1, 0));
     ends_without_data(&mut net);
 }
@@ -245,4 +248,51 @@ fn a_lost_connection_ends_every_command_once_and_frees_every_tag() {
     assert!(net.targets[0].is_idle());
     let command = Command { direction: Read, first_block: 0, blocks: 1, cookie: 9 };
     assert_eq!(net.initiator.submit(net.now, &command), Err(SubmitError::Lost(0)));
+}
+
+#[test]
+fn f8_answers_to_a_read_that_is_a_pull_are_checked_as_pushed_ones_are() {
+    let world = common::World {
+        initiator: rnic_nvme::InitiatorConfig { reads: rnic_nvme::Reads::Pull, ..WORLD.initiator },
+        ..WORLD
+    };
+    for (change, operation, payload_len, expected) in [
+        (Base { unit: 1, ..Base::default() }, BROUGHT, 4096, PeerError::Mismatch),
+        (Base::default(), BROUGHT, 4095, PeerError::WrongLength),
+        (Base::default(), DONE, 0, PeerError::Unexpected),
+    ] {
+        let mut net = Net::new(world, 1);
+        net.host.buffers.insert(0, vec![0xee; 4096]);
+        let command = Command { direction: Read, first_block: 0, blocks: 8, cookie: 0 };
+        net.initiator.submit(net.now, &command).expect("room");
+        net.advance(0);
+        assert!(net.send(0, HOST));
+        let Body::PullRequest { ulp: Ulp::Nvme(header), .. } = net.sent[0].2.body else { panic!("{:?}", net.sent[0]) };
+        let base = Base { unit: change.unit, ..header.base };
+        let data = PulledData { payload_len, ulp: Ulp::Nvme(Header { base, operation }) };
+        let tag = u64::from(header.base.initiator_tag);
+        for _ in 0..2 {
+            Attached { end: &mut net.initiator, connection: 0, memory: &mut net.host }.pulled(Time::ZERO, tag, &data);
+        }
+        assert_eq!(net.initiator.peer_errors().of(expected), 1);
+        let failed = net.initiator.poll().map(|done| done.result);
+        assert_eq!((failed, net.initiator.stats().late), (Some(Err(Failure::Peer(expected))), 1));
+        assert!(net.host.placed.is_empty());
+    }
+}
+
+#[test]
+fn f8_a_read_that_is_a_pull_and_makes_no_sense_is_answered_with_a_status() {
+    let mut net = Net::new(WORLD, 1);
+    let command = nvme::Command { target_nsid: NAMESPACE, blocks: 7, ..nvme::Command::default() };
+    let base = Base { units_less_one: 4, ..Base::default() };
+    let ulp = Ulp::Nvme(Header { base, operation: Operation::ReadRequest { command } });
+    let length = Ulp::Nvme(Header { base, operation: BROUGHT }).request_len(4096) as u16;
+    let pull = Submission { kind: Kind::Pull, length, payload_len: 0, ulp: Some(ulp), tag: 1 << 63, continues: false };
+    net.submit(0, HOST, &pull).expect("room");
+    assert!(net.run());
+    assert_eq!((net.targets[0].stats().units, net.targets[0].peer_errors().of(PeerError::BadUnits)), (0, 1));
+    let answer = net.sent.iter().find(|(_, side, _)| *side == TARGET).expect("an answer");
+    let Body::PullData { ulp: Ulp::Nvme(header), .. } = answer.2.body else { panic!("{answer:?}") };
+    assert_eq!(header.operation, Operation::ReadResponse { status: status::INVALID_FIELD });
 }

@@ -103,6 +103,7 @@ fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr_ex) -> Result<*mut QpObje
         service: service(init.qp_type)?,
         transport,
         number: None,
+        nvme: None,
     })?;
     let object = Box::into_raw(Box::new(object_of(context, pd, init, qpn.get())));
     let handle = core.qps.insert(Qp {

@@ -188,6 +188,7 @@ impl<'b, B: Backend> Body<'b, B> {
                 service: Service::ReliableConnection,
                 transport: Arc::clone(&self.transports[index % 2]),
                 number: None,
+                nvme: None,
             };
             let (host, qpn) = (end.host, self.backend.create_qp(end.host, &attributes));
             self.ends[index * 2 + side].qpn = qpn;

@@ -40,6 +40,7 @@ impl End {
             service: Service::ReliableConnection,
             transport: Arc::clone(transport),
             number: None,
+            nvme: None,
         };
         let qpns = (0..connections).map(|_| engine.create_qp(&attributes).expect("legal attributes")).collect();
         Self { engine, cq, qpns, key }

@@ -90,7 +90,16 @@ impl Engine {
     pub(super) fn tick_falcon(&mut self, deadline: Deadline, slot: u32) {
         let Self { core, falcon, qps, .. } = self;
         let Some(nic) = falcon else { return };
-        if slot == crate::falcon::SLOT {
+        if slot == crate::namespace::SLOT {
+            if core.drives.take_alarm(deadline) {
+                while let Some(io) = core.drives.done(core.now) {
+                    if let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(io.owner) {
+                        end.served(&io, verbs, core);
+                    }
+                }
+                core.drives.arm(&mut core.timers);
+            }
+        } else if slot == crate::falcon::SLOT {
             if nic.armed == deadline {
                 tick_nic(core, nic, |slot, core, response| {
                     if let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(slot) {

@@ -15,7 +15,7 @@ impl Engine {
     #[cold]
     pub fn fault_payload(&mut self) -> Option<Departure<'_>> {
         let is_falcon = self.falcon.as_ref().is_some_and(|nic| nic.is_out);
-        let made = if is_falcon { self.fault_falcon() } else { self.fault_roce() };
+        let made = if is_falcon { fault_falcon(self) } else { fault_roce(self) };
         if !self.core.overrun.is_empty() {
             self.fail_overrun();
         }
@@ -25,19 +25,19 @@ impl Engine {
             _ => made.then_some(Departure::Roce(&core.out)),
         }
     }
+}
 
-    fn fault_roce(&mut self) -> bool {
-        let Self { core, qps, .. } = self;
-        qps.find_mut(core.out.from).is_some_and(|qp| qp.fault_payload(core))
-    }
+fn fault_roce(engine: &mut Engine) -> bool {
+    let Engine { core, qps, .. } = engine;
+    qps.find_mut(core.out.from).is_some_and(|qp| qp.fault_payload(core))
+}
 
-    fn fault_falcon(&mut self) -> bool {
-        let Self { core, falcon: Some(nic), qps, .. } = self else { return false };
-        let slot = qps.slot_of(nic.out.from);
-        if let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(slot) {
-            end.fault_payload(verbs, core, nic);
-        }
-        nic.wake_waiting(&mut core.ready);
-        true
+fn fault_falcon(engine: &mut Engine) -> bool {
+    let Engine { core, falcon: Some(nic), qps, .. } = engine else { return false };
+    let slot = qps.slot_of(nic.out.from);
+    if let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(slot) {
+        end.fault_payload(verbs, core, nic);
     }
+    nic.wake_waiting(&mut core.ready);
+    true
 }

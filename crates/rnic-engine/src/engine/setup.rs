@@ -8,6 +8,7 @@ use rnic_policy::AdaptivePlace;
 use rnic_wire::{Qpn, RnrTimer};
 
 use super::Engine;
+use super::nvme::{check_mtu_of, check_role, namespace_of};
 use crate::config::{QpAttributes, QpConnection, QpTiming};
 use crate::core::Core;
 use crate::cq::{Cq, Notify};
@@ -15,6 +16,7 @@ use crate::error::{MemoryError, ModifyError, ResourceError};
 use crate::event::AsyncEvent;
 use crate::falcon::Nic;
 use crate::mr::{Access, Key, MemoryRegion};
+use crate::namespace::NvmeRole;
 use crate::qp::{Qp, QpInfo};
 use crate::srq::Srq;
 use crate::state::{QpState, Service};
@@ -212,7 +214,8 @@ impl Engine {
     ///
     /// # Errors
     /// When a size is out of range, something it refers to does not exist, or the number is taken; when its transport
-    /// was given other resources than Falcon's queue pairs of this engine have, or a thread that there is not.
+    /// was given other resources than Falcon's queue pairs of this engine have, or a thread that there is not; when it
+    /// shall be NVMe's and cannot be.
     pub fn create_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
         self.check_pd(attributes.pd)?;
         size("send queue entries", attributes.max_send_wr, 0, WORK_REQUESTS_MAX)?;
@@ -227,6 +230,7 @@ impl Engine {
         if on_thread && self.core.config.adaptive_thread.is_none() {
             return Err(ResourceError::NoAdaptiveThread);
         }
+        check_role(&self.core, attributes)?;
         let mut attributes = attributes.clone();
         let lives = |cq: CqId| self.core.cqs.get(cq.0 as usize).is_some_and(Option::is_some);
         if !lives(attributes.send_cq) || !lives(attributes.recv_cq) {
@@ -248,6 +252,9 @@ impl Engine {
         match number {
             Ok(_) => {
                 self.count_cq_users(attributes.send_cq, attributes.recv_cq, 1);
+                if let Some(NvmeRole::Target(namespace)) = attributes.nvme {
+                    self.core.drives.count_user(namespace, 1);
+                }
                 if let Some(shape) = falcon {
                     self.falcon.get_or_insert_with(|| Box::new(Nic::new(shape))).join(shape);
                 }
@@ -268,6 +275,9 @@ impl Engine {
         self.core.targets.remove(&qpn.get());
         if let Some(nic) = self.falcon.as_mut().filter(|_| qp.falcon().is_some()) {
             nic.part();
+        }
+        if let Some(namespace) = namespace_of(&qp) {
+            self.core.drives.count_user(namespace, -1);
         }
         let head = &qp.verbs.head;
         self.count_cq_users(head.send_cq, head.recv_cq, -1);
@@ -390,7 +400,9 @@ impl Engine {
         check_mtu(connection.mtu)?;
         attribute("peer", connection.peer.0, 0, PeerId::NOBODY.0 - 1)?;
         attribute("max_dest_rd_atomic", connection.max_dest_rd_atomic, 0, READS_IN_PROGRESS_MAX)?;
-        self.change(qpn, QpState::ReadyToReceive)?.1.begin_receiving(connection)
+        let (_, qp) = self.change(qpn, QpState::ReadyToReceive)?;
+        check_mtu_of(qp, connection.mtu)?;
+        qp.begin_receiving(connection)
     }
 
     /// `ReadyToReceive`, `SendQueueDrained` or `SendQueueError` to `ReadyToSend`: fully operational. To queue pairs of

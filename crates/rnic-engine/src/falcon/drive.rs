@@ -8,12 +8,12 @@ use rnic_falcon::connection::Connection;
 use rnic_falcon::delivery::{Arrival, Leaving, Reception};
 use rnic_falcon::seam::Context;
 use rnic_falcon::transaction::AnswerError;
-use rnic_policy::FalconErrors;
 use rnic_wire::NakCode;
 use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, Rsn};
 
-use super::request::{Handed, untag};
-use super::upper::{Untouched, Upper, handle};
+use super::request::Handed;
+use super::serve::Serving;
+use super::upper::handle;
 use super::{FalconEnd, Lack, Link, Nic, SLOT, Schedule, header};
 use crate::core::Core;
 use crate::dma::Dma;
@@ -83,7 +83,7 @@ impl FalconEnd {
             link.consult(core, nic);
         }
         let has_answered = link.serve(schedule, verbs, core, nic);
-        let handed = link.requests.hand_in(verbs, core, nic, &mut link.connection);
+        let handed = link.mapping.hand_in(&mut link.connection, verbs, core, nic);
         if let Handed::NoRoom { lack, .. } = handed {
             schedule.wait_for(nic, verbs.head.slot, lack);
         }
@@ -118,7 +118,7 @@ impl FalconEnd {
 
     /// Does what is due.
     pub(crate) fn on_timeout(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic) {
-        let Self { schedule, link } = self;
+        let Self { schedule, link, .. } = self;
         let Some(link) = link.as_deref_mut() else { return };
         // Most alarms are for an acknowledgement, which leaves in this queue pair's turn.
         if link.owes_only_answers(core.now) && verbs.head.state.receives() {
@@ -147,7 +147,7 @@ impl FalconEnd {
             link.count_credit(verbs, core);
         }
         let timeout = link.connection.timeout().map_or(Deadline::NEVER, Deadline::at);
-        let timeout = timeout.min(link.requests.watch);
+        let timeout = timeout.min(link.mapping.deadline());
         let is_dead = link.connection.is_dead();
         if (is_dead || !verbs.head.state.receives()) && self.is_over(verbs, core, nic, is_dead) {
             return;
@@ -188,18 +188,16 @@ impl Link {
         dma: &mut D,
     ) -> RxOutcome {
         let packet = arrival.packet;
-        let (now, rsn, slot) = (core.now, packet.body.rsn(), verbs.head.slot);
-        let Self { connection, requests, serving, .. } = self;
+        let (rsn, slot) = (packet.body.rsn(), verbs.head.slot);
+        let Self { connection, mapping, .. } = self;
         connection.note_absence(core.absence);
-        requests.hear(now);
         let is_push = packet.body.packet_type() == PacketType::PushData;
         let early_before = core.stats.packets_early;
         let was_kept = !is_push && rsn.is_some_and(|rsn| connection.transactions().keeps(rsn));
         let at_hand = rsn.filter(|_| is_push);
-        let mut upper = Upper { verbs, core, requests, serving, dma, at_hand };
         let FalconArrival { label, congested, hops, .. } = *arrival;
         let arrival = Arrival { packet, label, marked: congested, hops };
-        let reception = connection.receive(now, &arrival, &mut nic.resources, &mut upper);
+        let reception = mapping.receive(connection, verbs, core, &mut nic.resources, &arrival, at_hand, dma);
         if let Some(rsn) = rsn {
             let keeps = connection.transactions().keeps(rsn);
             if is_push && keeps && reception == Reception::Kept {
@@ -235,43 +233,17 @@ impl Link {
     /// resources. Returns whether resources were taken.
     #[inline]
     fn serve(&mut self, schedule: &mut Schedule, verbs: &Verbs, core: &Core, nic: &mut Nic) -> bool {
-        self.serving.has_to_tell() && self.tell(schedule, verbs, core, nic)
-    }
-
-    #[inline(never)]
-    fn tell(&mut self, schedule: &mut Schedule, verbs: &Verbs, core: &Core, nic: &mut Nic) -> bool {
-        let Self { connection, serving, .. } = self;
-        while let Some((rsn, refused)) = serving.settled.pop_front() {
-            // What a Resync has skipped meanwhile is unknown by now.
-            let _ = match refused {
-                None => connection.acknowledge(core.now, rsn),
-                Some(code) => connection.refuse(core.now, rsn, code),
-            };
-        }
-        let mut any = false;
-        while let Some((rsn, answer)) = serving.pending.front() {
-            match connection.answer(&mut nic.resources, *rsn, answer) {
-                Err(AnswerError::Paused) => {
-                    let is_over = connection.transactions().answers_exceed_share(&nic.resources);
-                    schedule.wait_for(nic, verbs.head.slot, if is_over { Lack::Share } else { Lack::Answer });
-                    break;
-                }
-                Ok(()) => any = true,
-                Err(AnswerError::Unknown | AnswerError::TooLong { .. }) => {}
-            }
-            serving.pending.pop_front();
-        }
-        any
+        let Self { connection, mapping, .. } = self;
+        mapping.telling().is_some_and(|serving| tell(serving, connection, schedule, verbs, core, nic))
     }
 
     /// Makes the next packet of what the connection holds.
     #[inline(always)]
     fn transmit(&mut self, schedule: &mut Schedule, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic) -> bool {
-        let Self { connection, requests, serving, .. } = self;
+        let Self { connection, mapping, .. } = self;
         connection.set_room(core.peers.room(verbs.head.peer()));
-        let now = core.now;
-        let mut upper = Upper { verbs, core, requests, serving, dma: &mut Untouched, at_hand: None };
-        let leaving = connection.transmit_into(now, &mut nic.out.packet, &mut nic.resources, &mut upper);
+        let Nic { resources, out, .. } = nic;
+        let leaving = mapping.transmit(connection, verbs, core, resources, &mut out.packet);
         if core.peers.is_any() {
             self.use_credit(verbs, core, leaving.as_ref());
         }
@@ -302,18 +274,8 @@ impl Link {
             core.stats.acks_sent += 1;
             return;
         };
-        let is_mine = self.connection.transactions().tag(context);
-        let found = match (&packet.body, is_mine) {
-            // The program may have its memory back.
-            (Body::PushData { .. } | Body::PullRequest { .. }, _) if !verbs.head.state.sends() => false,
-            _ if packet.payload_len == 0 => true,
-            (_, Some(tag)) => {
-                let (counter, index) = untag(tag);
-                verbs.send.gather(&verbs.head, core, counter, index * verbs.head.mtu(), packet.payload_len)
-            }
-            (Body::PullData { rsn, .. }, None) => self.serving.gather_answer(verbs, core, *rsn, packet.payload_len),
-            _ => true,
-        };
+        let tag = self.connection.transactions().tag(context);
+        let found = self.mapping.gather(verbs, core, packet, tag);
         if !found {
             self.withdraw(verbs, core, context, &mut nic.out);
         }
@@ -334,7 +296,7 @@ impl Link {
         let packet = &mut out.packet;
         let (Some(psn), Some(rsn)) = (packet.body.psn(), packet.body.rsn()) else { return };
         self.connection.withdraw(context);
-        let fails = out.kind == TransmitKind::Response && self.serving.errors() == FalconErrors::Verbs;
+        let fails = out.kind == TransmitKind::Response && self.mapping.fails_without_memory();
         if fails && verbs.head.state.receives() {
             verbs.fail_as_responder(core, NakCode::RemoteAccessError);
         }
@@ -346,25 +308,21 @@ impl Link {
     /// Does what is due.
     #[inline(never)]
     fn expire(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic) {
-        let Self { connection, requests, serving, .. } = self;
-        let now = core.now;
+        let Self { connection, mapping, .. } = self;
         connection.note_absence(core.absence);
         let before = connection.delivery().timeouts();
-        let dma = &mut Untouched;
-        let mut upper = Upper { verbs, core, requests, serving, dma, at_hand: None };
-        connection.expire(now, &mut nic.resources, &mut upper);
+        mapping.expire(connection, verbs, core, &mut nic.resources);
         let timeouts = connection.delivery().timeouts() - before;
         verbs.stats.timeouts += timeouts as u32;
         core.stats.timeouts += timeouts;
-        requests.watch_target(verbs, core, connection);
+        mapping.watch(connection, verbs, core);
     }
 
     /// Puts the queue pair into the ring of those who can send, when it has something to send: packets that only come
     /// in draw few that go out, and a turn in vain costs as much as half a packet.
     #[inline]
     fn enlist_if_needed(&mut self, schedule: &mut Schedule, verbs: &Verbs, core: &mut Core) {
-        let has_requests = verbs.send.queue.has_unsent() && !self.connection.transactions().is_full();
-        if has_requests || self.serving.has_to_tell() || self.connection.has_to_send(core.now) {
+        if self.mapping.has_to_hand_in(verbs, &self.connection) || self.connection.has_to_send(core.now) {
             schedule.enlist(verbs.head.slot, core);
         }
     }
@@ -392,8 +350,41 @@ impl Link {
         let is_due = |due: Option<Time>| due.is_some_and(|due| due <= now);
         is_due(self.connection.delivery().answer_due())
             && !is_due(self.connection.expiry())
-            && !self.requests.watch.is_due(now)
+            && !self.mapping.deadline().is_due(now)
     }
+}
+
+/// Hands down what the peer is to be told, see [`Link::serve`].
+#[inline(never)]
+fn tell(
+    serving: &mut Serving,
+    connection: &mut Connection,
+    schedule: &mut Schedule,
+    verbs: &Verbs,
+    core: &Core,
+    nic: &mut Nic,
+) -> bool {
+    while let Some((rsn, refused)) = serving.settled.pop_front() {
+        // What a Resync has skipped meanwhile is unknown by now.
+        let _ = match refused {
+            None => connection.acknowledge(core.now, rsn),
+            Some(code) => connection.refuse(core.now, rsn, code),
+        };
+    }
+    let mut any = false;
+    while let Some((rsn, answer)) = serving.pending.front() {
+        match connection.answer(&mut nic.resources, *rsn, answer) {
+            Err(AnswerError::Paused) => {
+                let is_over = connection.transactions().answers_exceed_share(&nic.resources);
+                schedule.wait_for(nic, verbs.head.slot, if is_over { Lack::Share } else { Lack::Answer });
+                break;
+            }
+            Ok(()) => any = true,
+            Err(AnswerError::Unknown | AnswerError::TooLong { .. }) => {}
+        }
+        serving.pending.pop_front();
+    }
+    any
 }
 
 /// A request was refused with `code`, and the queue pair has failed: what came before its turn can only be refused too.

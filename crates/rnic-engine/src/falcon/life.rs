@@ -10,6 +10,7 @@ use rnic_falcon::transaction::{Ordering, TransactionConfig};
 use rnic_policy::{FalconOrdering, FalconShape};
 use rnic_wire::falcon::{Cid, FlowLabel, Packet, Rsn, UlpProtocol, Window, WindowBases};
 
+use super::mapping::{Mapping, Rdma};
 use super::request::Requests;
 use super::room::CreditUse;
 use super::serve::Serving;
@@ -17,6 +18,8 @@ use super::upper::{Nobody, handle};
 use super::{ALARMS_MAX, FalconEnd, Link, Nic, Schedule, TIMER_ENTRIES};
 use crate::completion::WcStatus;
 use crate::core::Core;
+use crate::namespace::NvmeRole;
+use crate::nvme::NvmeEnd;
 use crate::state::QpState;
 use crate::timer::Deadline;
 use crate::verbs::Verbs;
@@ -27,6 +30,9 @@ const TRANSACTION_TIMEOUT: rnic_base::Duration = rnic_base::Duration::from_secs(
 
 /// Bytes of a transaction beyond its payload, at most.
 const HEADERS_MAX: u32 = 64;
+
+/// The same of NVMe, with protection information.
+const NVME_HEADERS_MAX: u32 = 256;
 
 impl FalconEnd {
     /// The queue pair has become ready to send.
@@ -63,15 +69,16 @@ impl FalconEnd {
         packet: Option<&Packet>,
     ) -> Option<(&mut Schedule, &mut Link)> {
         if self.link.is_none() {
-            self.link = Some(begin_link(verbs, core, nic, packet)?);
+            self.link = Some(begin_link(verbs, core, nic, packet, self.nvme.as_deref())?);
         }
-        let Self { schedule, link } = self;
+        let Self { schedule, link, .. } = self;
         link.as_deref_mut().map(|link| (schedule, link))
     }
 
     /// Returns how the oldest entry of the send queue will end, if it is known that it will fail.
     pub(crate) fn known_failure(&self, verbs: &Verbs) -> Option<WcStatus> {
-        Requests::known_failure(&verbs.send, &self.link.as_ref()?.connection)
+        let link = self.link.as_ref()?;
+        link.mapping.known_failure(verbs, &link.connection)
     }
 
     /// The queue pair has failed, and the input during which it has is done.
@@ -99,6 +106,9 @@ impl FalconEnd {
         let slot = verbs.head.slot;
         core.timers.expect_no_more(TIMER_ENTRIES);
         link.leave_credit(verbs, core);
+        if let Some(nvme) = link.mapping.nvme() {
+            nvme.leave(verbs, core);
+        }
         let Link { connection, adaptive, .. } = &mut *link;
         connection.die(core.now, &mut nic.resources, &mut Nobody);
         nic.released.extend(connection.take_kept().map(|rsn| handle(slot, rsn)));
@@ -116,7 +126,13 @@ fn attempts_max(verbs: &Verbs) -> u16 {
 
 #[cold]
 #[inline(never)]
-fn begin_link(verbs: &mut Verbs, core: &mut Core, nic: &mut Nic, packet: Option<&Packet>) -> Option<Box<Link>> {
+fn begin_link(
+    verbs: &mut Verbs,
+    core: &mut Core,
+    nic: &mut Nic,
+    packet: Option<&Packet>,
+    nvme: Option<&NvmeRole>,
+) -> Option<Box<Link>> {
     if !verbs.head.state.receives() {
         return None;
     }
@@ -124,8 +140,20 @@ fn begin_link(verbs: &mut Verbs, core: &mut Core, nic: &mut Nic, packet: Option<
         let first = packet.filter(|packet| can_be_first(verbs, packet))?;
         verbs.send.start = Seq::start(first.bases.data);
     }
+    let mapping = make_mapping(verbs, core, nvme)?;
     core.timers.expect(TIMER_ENTRIES);
-    Some(make_link(verbs, core, nic))
+    Some(make_link(verbs, core, nic, mapping))
+}
+
+fn make_mapping(verbs: &Verbs, core: &Core, nvme: Option<&NvmeRole>) -> Option<Mapping> {
+    let shape = verbs.head.transport.falcon().expect("its transport is Falcon");
+    // A target tells apart twice as many requests as an initiator has under way.
+    let places = shape.outstanding * 2;
+    let Some(role) = nvme else {
+        let serving = Serving::new(places, shape, verbs.recv.start);
+        return Some(Mapping::Rdma(Rdma { requests: Requests::new(verbs.send.queue.limit(), shape), serving }));
+    };
+    NvmeEnd::new(role, verbs, core, places).map(|end| Mapping::Nvme(Box::new(end)))
 }
 
 /// Returns whether the peer can have sent `packet` on this connection before it has heard anything of us. What is left
@@ -142,29 +170,31 @@ fn can_be_first(verbs: &Verbs, packet: &Packet) -> bool {
     packet.bases.data == packet.bases.request && seq >= start && seq.since(start) < u64::from(width)
 }
 
-fn make_link(verbs: &Verbs, core: &Core, nic: &mut Nic) -> Box<Link> {
+fn make_link(verbs: &Verbs, core: &Core, nic: &mut Nic, mapping: Mapping) -> Box<Link> {
     let Verbs { head, send, recv, .. } = verbs;
     let shape = *head.transport.falcon().expect("its transport is Falcon");
     let adaptive = nic.adaptive_of(&head.transport, &core.config, head.mtu());
     let first_rsn: [Rsn; 2] = [send.start.wire(), recv.start.wire()];
-    let mtu = (head.mtu() + HEADERS_MAX) as u16;
+    let (protocol, ordering, headers) = match &mapping {
+        Mapping::Rdma(_) => (UlpProtocol::Rdma, ordering_of(&shape), HEADERS_MAX),
+        Mapping::Nvme(_) => (UlpProtocol::Nvme, Ordering::Unordered, NVME_HEADERS_MAX),
+    };
+    let mtu = (head.mtu() + headers) as u16;
     let transactions = TransactionConfig {
-        ordering: ordering_of(&shape),
-        protocol: UlpProtocol::Rdma,
+        ordering,
+        protocol,
         mtu,
         outstanding: shape.outstanding,
         timeout: TRANSACTION_TIMEOUT,
         isolation: Isolation::of(&shape, u32::from(mtu), nic.resources.config()),
     };
-    let delivery = delivery_config(verbs, &shape, first_rsn);
+    let mut delivery = delivery_config(verbs, &shape, first_rsn);
+    delivery.ordered = ordering == Ordering::Ordered;
     let config = ConnectionConfig { transactions, delivery, first_rsn };
     let engine = &mut nic.adaptives[adaptive].1;
     let connection = Connection::new(&config, engine, head.slot);
     let connection = connection.expect("an engine has no more queue pairs than an adaptive engine has numbers");
-    // A target tells apart twice as many requests as an initiator has under way.
-    let serving = Serving::new(shape.outstanding * 2, &shape, recv.start);
-    let requests = Requests::new(send.queue.limit(), &shape);
-    Box::new(Link { connection, adaptive, requests, serving, credit: CreditUse::default() })
+    Box::new(Link { connection, adaptive, mapping, credit: CreditUse::default() })
 }
 
 fn delivery_config(verbs: &Verbs, shape: &FalconShape, first_rsn: [Rsn; 2]) -> DeliveryConfig {
@@ -173,7 +203,6 @@ fn delivery_config(verbs: &Verbs, shape: &FalconShape, first_rsn: [Rsn; 2]) -> D
     let mut config = DeliveryConfig::of(&verbs.head.transport.profile, shape);
     config.cid = Cid::new(verbs.head.dest_qpn.get());
     (config.first_sent, config.first_received) = (WindowBases::both(ours), WindowBases::both(theirs));
-    config.ordered = shape.ordering == FalconOrdering::Ordered;
     config.attempts_max = attempts_max(verbs);
     config.flow_hash = hash;
     config.labels = core::array::from_fn(|flow| {

@@ -5,6 +5,7 @@
 
 use rnic_base::{Time, near_at, near_whole, near_whole_at};
 
+use super::mapping::Mapping;
 use super::{FalconEnd, Nic};
 use crate::verbs::Verbs;
 
@@ -56,6 +57,8 @@ impl FalconEnd {
             return near_whole(link);
         }
         link.connection.touch_apart(nic.adaptives.get(link.adaptive).map(|(_, engine)| engine));
-        near_at(&link.requests.progress, 0);
+        if let Mapping::Rdma(rdma) = &link.mapping {
+            near_at(&rdma.requests.progress, 0);
+        }
     }
 }

@@ -10,6 +10,7 @@
 
 use rnic_base::{RareQueue, Seq};
 use rnic_falcon::transaction::{Answer, PushReply, Request};
+use rnic_nvme::PeerError;
 use rnic_policy::{FalconErrors, FalconOrdering, FalconShape};
 use rnic_wire::falcon::rdma::{Header, Operation, SinkTag};
 use rnic_wire::falcon::{NackCode, Rsn, Ulp};
@@ -154,8 +155,14 @@ impl Serving {
         if let Some(code) = verbs.recv.refused {
             return PushReply::NonRecoverable(header::code_of(code));
         }
-        let Ulp::Rdma(header) = request.ulp else {
-            return self.refuse_header(verbs, core, request, (true, false), dma);
+        let header = match request.ulp {
+            Ulp::Rdma(header) => header,
+            Ulp::Nvme(_) => {
+                // Whoever takes this queue pair for one of NVMe's is told so, and it has not failed by that.
+                self.pass_turn(verbs, core, request.rsn, dma);
+                return PushReply::CompleteInError(PeerError::NoNvme.code());
+            }
+            Ulp::None => return self.refuse_header(verbs, core, request, (true, false), dma),
         };
         if !verbs.head.state.receives() {
             return PushReply::InvalidCid;
@@ -430,8 +437,9 @@ impl Serving {
     pub(super) fn take_pull<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, request: &Request, dma: &mut D) {
         verbs.recv.note_first_packet(&verbs.head, core);
         let Ulp::Rdma(header) = request.ulp else {
-            // It cannot even be said in what words it is refused: the answer has the request's headers.
-            let answer = Answer { payload_len: 0, length: 0, ulp: request.ulp };
+            // NVMe has an answer that says so. Without headers there is none: the answer has none either.
+            let nothing = Answer { payload_len: 0, length: 0, ulp: request.ulp };
+            let answer = rnic_nvme::answer_of_none(request).unwrap_or(nothing);
             self.wait(request.rsn, answer);
             return self.pass_turn(verbs, core, request.rsn, dma);
         };

@@ -60,6 +60,7 @@ impl<D> Side<D> {
                 service: shape.service,
                 transport: Arc::clone(&shape.transport),
                 number: None,
+                nvme: None,
             };
             engine.create_qp(&attributes).expect("legal attributes")
         });

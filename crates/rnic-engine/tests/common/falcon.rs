@@ -77,6 +77,7 @@ pub struct Setup {
     pub depth: u32,
     pub srq: Option<u32>,
     pub signal_all: bool,
+    pub mtu: u32,
 }
 
 impl Setup {
@@ -84,11 +85,12 @@ impl Setup {
         let profile = rnic_transports::select("falcon", options.iter().copied()).expect("legal options");
         let transport = Arc::new(Transport::new(profile).expect("a sound transport"));
         let (retry_count, rnr_retry, rnr_timer) = (7, None, RnrTimer::from_code(1));
-        Self { transport, reads: 4, retry_count, rnr_retry, rnr_timer, depth: 256, srq: None, signal_all: true }
+        let (depth, srq, signal_all) = (256, None, true);
+        Self { transport, reads: 4, retry_count, rnr_retry, rnr_timer, depth, srq, signal_all, mtu: MTU }
     }
 }
 
-fn attributes(setup: &Setup, pd: PdId, cq: CqId, srq: Option<SrqId>) -> QpAttributes {
+pub fn attributes(setup: &Setup, pd: PdId, cq: CqId, srq: Option<SrqId>) -> QpAttributes {
     QpAttributes {
         pd,
         send_cq: cq,
@@ -102,6 +104,7 @@ fn attributes(setup: &Setup, pd: PdId, cq: CqId, srq: Option<SrqId>) -> QpAttrib
         service: Service::ReliableConnection,
         transport: Arc::clone(&setup.transport),
         number: None,
+        nvme: None,
     }
 }
 
@@ -133,7 +136,7 @@ impl Side {
             peer: PeerId(1 - me as u32),
             dest_qpn,
             rq_psn: Self::psn(1 - me),
-            mtu: MTU,
+            mtu: setup.mtu,
             min_rnr_timer: setup.rnr_timer,
             max_dest_rd_atomic: setup.reads,
         };
@@ -235,9 +238,15 @@ impl Pair {
 
     /// Makes another queue pair at each end, and connects them.
     pub fn connect_another(&mut self, setup: &Setup) -> [Qpn; 2] {
+        self.connect_nvme(setup, [None, None])
+    }
+
+    /// The same, with what the ends are in NVMe.
+    pub fn connect_nvme(&mut self, setup: &Setup, roles: [Option<NvmeRole>; 2]) -> [Qpn; 2] {
         let numbers = [0, 1].map(|end| {
             let Side { engine, others, pd, cq, srq, .. } = &mut self.ends[end];
-            others.push(engine.create_qp(&attributes(setup, *pd, *cq, *srq)).expect("legal attributes"));
+            let attributes = QpAttributes { nvme: roles[end], ..attributes(setup, *pd, *cq, *srq) };
+            others.push(engine.create_qp(&attributes).expect("legal attributes"));
             others[others.len() - 1]
         });
         for end in [0, 1] {

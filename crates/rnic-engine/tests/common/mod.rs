@@ -158,6 +158,7 @@ pub fn default_attributes(setup: &Setup, pd: PdId, cq: CqId) -> QpAttributes {
         service: setup.service,
         transport: Arc::clone(&setup.transport),
         number: None,
+        nvme: None,
     }
 }
 

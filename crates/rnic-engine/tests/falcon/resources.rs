@@ -24,6 +24,7 @@ fn attributes(pair: &Pair, options: &[(&str, &str)]) -> QpAttributes {
         service: Service::ReliableConnection,
         transport: Setup::new(options).transport,
         number: None,
+        nvme: None,
     }
 }
 

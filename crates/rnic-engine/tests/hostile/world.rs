@@ -101,6 +101,7 @@ impl World {
                 service: Service::ReliableConnection,
                 transport: Arc::clone(&transport),
                 number: None,
+                nvme: None,
             };
             let number = node.engine.create_qp(&attributes).expect("legal attributes");
             node.owners.push((number, domain));

@@ -1,9 +1,8 @@
 //! A host's turn: everything that happens at it before the horizon, in order of time.
 //!
-//! There are five kinds of hosts (with Falcon or without, each with a modelled NIC or without, and with NVMe over
-//! Falcon), and one order of events.
-//! What a kind does at each of them is its [`Steps`]. Each gets a loop of its own: nothing on the way of a packet asks
-//! which kind it is.
+//! There are four kinds of hosts (with Falcon or without, each with a modelled NIC or without), and one order of
+//! events. What a kind does at each of them is its [`Steps`]. Each gets a loop of its own: nothing on the way of a
+//! packet asks which kind it is.
 
 use rnic_base::Time;
 

@@ -1,8 +1,9 @@
 //! The workload `nvme`: from what is written to what is meant.
 
+use rnic_base::limits::WORK_REQUESTS_MAX;
 use rnic_base::{BitRate, Duration, Time};
 use rnic_nvme::device::{QUEUE_DEPTH_MAX, Service};
-use rnic_nvme::{DeviceConfig, Direction, UNIT, UNITS_MAX};
+use rnic_nvme::{DeviceConfig, Direction, Reads, UNIT, UNITS_MAX};
 use rnic_policy::FalconOrdering;
 
 use super::raw::{self, Unit};
@@ -28,6 +29,12 @@ pub(super) fn resolve(raw: &raw::Workload) -> Result<NvmePlan, PlanError> {
         to: raw.to.unwrap_or(1),
         local: drive.local,
         until: Time::ZERO + raw.duration.as_ref().ok_or_else(|| missing("workload.duration"))?.0,
+        reads: match drive.reads.as_deref() {
+            None | Some("push") => Reads::Push,
+            Some("pull") => Reads::Pull,
+            Some(_) => return Err(PlanError::value("workload.drive.reads", "must be \"push\" or \"pull\"")),
+        },
+        checked: false,
         drive: DeviceConfig {
             read: service(&drive.read_rate, &drive.read_latency),
             write: service(&drive.write_rate, &drive.write_latency),
@@ -50,6 +57,9 @@ pub(super) fn check(nvme: &NvmePlan, plan: &Plan) -> Result<(), PlanError> {
     let most = u64::from(UNITS_MAX) * u64::from(UNIT);
     if nvme.bytes == 0 || nvme.bytes > most || !nvme.bytes.is_multiple_of(1 << BLOCK_LOG2) {
         return wrong("workload.message", format!("must be whole blocks of {} bytes, up to {most}", 1 << BLOCK_LOG2));
+    }
+    if plan.checked_payload && nvme.bytes > 1 << 20 {
+        return wrong("workload.message", "must be at most a megabyte where the payload is checked".to_owned());
     }
     if !(1..=DEPTH_MAX).contains(&nvme.depth) {
         return wrong("workload.depth", format!("must be 1 to {DEPTH_MAX}"));
@@ -78,8 +88,8 @@ pub(super) fn check(nvme: &NvmePlan, plan: &Plan) -> Result<(), PlanError> {
     if plan.mtu < UNIT {
         return wrong("mtu", format!("a unit of NVMe has {UNIT} bytes and is one packet"));
     }
-    if plan.nic.is_some() || plan.slow_host.is_some() || plan.checked_payload || plan.encoded {
-        let what = "hosts with NVMe have no modelled memory and no payload: leave out nic, slow_host, payload and wire";
+    if plan.nic.is_some() || plan.slow_host.is_some() {
+        let what = "hosts with NVMe have no modelled memory: leave out nic and slow_host";
         return wrong("workload.kind", what.to_owned());
     }
     if plan.run.slice.is_some() {
@@ -90,5 +100,5 @@ pub(super) fn check(nvme: &NvmePlan, plan: &Plan) -> Result<(), PlanError> {
 
 /// Twice what a host waits for a command before it fails.
 const LATENCY_MAX: Duration = Duration::from_secs(60);
-/// Commands under way at once: what NVMe allows a queue.
-const DEPTH_MAX: u32 = QUEUE_DEPTH_MAX;
+/// Commands under way at once: what the send queue of a client takes.
+const DEPTH_MAX: u32 = WORK_REQUESTS_MAX;

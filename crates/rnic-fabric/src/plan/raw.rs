@@ -446,6 +446,7 @@ pub(super) struct Drive {
     pub(super) write_rate: Unit<BitRate>,
     pub(super) write_latency: Unit<Duration>,
     pub(super) queue_depth: u32,
+    pub(super) reads: Option<String>,
     #[serde(default)]
     pub(super) local: bool,
 }

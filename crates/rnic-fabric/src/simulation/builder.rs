@@ -8,7 +8,7 @@ use super::partition::Partition;
 use crate::fault::{FaultChain, matches};
 use crate::host::nic::Nic;
 use crate::host::slow::SlowMemory;
-use crate::host::{Carriage, FalconSide, Host, Meter, NvmeParts, NvmeSide, Rank};
+use crate::host::{Carriage, FalconSide, Host, Meter, Rank};
 use crate::link::{GROUP, LinkEnd};
 use crate::network::Network;
 use crate::plan::Plan;
@@ -126,18 +126,7 @@ impl<'b> Builder<'b> {
         if let WorkloadPlan::Collective(collective) = &self.plan.workload {
             node.sessions.rank = Some(Box::new(Rank::of(collective)));
         }
-        if let Some(side) = self.nvme(host) {
-            node.set_nvme(side);
-        }
         node
-    }
-
-    /// What `host` does where drives are used.
-    fn nvme(&self, host: u32) -> Option<NvmeSide> {
-        let WorkloadPlan::Nvme(plan) = &self.plan.workload else { return None };
-        let (profile, line_rate) = (&self.plan.transport, self.plan.host_links.rate);
-        let parts = NvmeParts { plan, profile, line_rate, streams: self.streams };
-        parts.side(host, Distances::new(host, &self.distances))
     }
 
     /// How slow the memory of `host` is, when it is.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use rnic_base::{Psn, Time};
 use rnic_engine::{
-    Access, Key, MemoryRegion, PeerId, QpAttributes, QpConnection, QpTiming, RemoteMemory, RnrTimer, Service,
+    Access, Key, MemoryRegion, NvmeRole, PeerId, QpAttributes, QpConnection, QpTiming, RemoteMemory, RnrTimer, Service,
 };
 use rnic_wire::Qpn;
 use std::sync::Arc;
@@ -131,6 +131,18 @@ impl Simulation {
 
     /// A queue pair at each of two hosts, connected and ready to send.
     pub(super) fn connect(&mut self, now: Time, a: (u32, QueueSizes), b: (u32, QueueSizes)) -> (Qpn, Qpn) {
+        // The network decides how long a repair takes; only the stall checker gives up.
+        self.connect_as(now, [a, b], [None, None], u32::MAX)
+    }
+
+    /// The same, with what the ends are in NVMe, and how often a packet is sent.
+    pub(super) fn connect_as(
+        &mut self,
+        now: Time,
+        [a, b]: [(u32, QueueSizes); 2],
+        roles: [Option<NvmeRole>; 2],
+        retry_count: u32,
+    ) -> (Qpn, Qpn) {
         let qpns = [a.0, b.0].map(|host| self.numbers[host as usize].take());
         let psns = [(); 2].map(|()| Psn::new(self.first_psns.bits() as u32));
         for (side, (host, sizes)) in [a, b].into_iter().enumerate() {
@@ -150,6 +162,7 @@ impl Simulation {
                 service: Service::ReliableConnection,
                 transport: Arc::clone(&self.transport),
                 number: Some(qpns[side]),
+                nvme: roles[side],
             };
             let connection = QpConnection {
                 peer,
@@ -159,9 +172,8 @@ impl Simulation {
                 min_rnr_timer: RnrTimer::from_code(1),
                 max_dest_rd_atomic: self.plan.reads,
             };
-            // The network decides how long a repair takes; only the stall checker gives up.
             let max_rd_atomic = self.plan.reads;
-            let timing = QpTiming { sq_psn: psns[side], retry_count: u32::MAX, rnr_retry: None, max_rd_atomic };
+            let timing = QpTiming { sq_psn: psns[side], retry_count, rnr_retry: None, max_rd_atomic };
             engine.create_qp(&attributes).expect("numbers are free and sizes legal");
             engine.modify_to_init(qpns[side]).expect("from reset");
             engine.modify_to_rtr(qpns[side], &connection).expect("from init, with a legal MTU");

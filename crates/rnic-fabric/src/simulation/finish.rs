@@ -7,7 +7,7 @@ use super::{NEVER, Simulation};
 use crate::falcon_counts::FalconCounts;
 use crate::fault::FaultKind;
 use crate::frames::Family;
-use crate::host::{Host, NvmeSide, Pace, Recoveries};
+use crate::host::{Host, NvmeUser, Pace, Recoveries};
 use crate::ideal::ideal_time;
 use crate::report::{Drops, FlowRecord, PoolFigures, QueuePairs, Report, Spread};
 use crate::workload::WorkloadPlan;
@@ -96,7 +96,7 @@ impl Simulation {
     fn commands(&self, nvme: &NvmePlan) -> Vec<FlowRecord> {
         let ideal = nvme.ideal_time();
         let of_host = |(host, src): (&Host, u32)| {
-            let done = host.nvme.as_deref().map_or(&[][..], NvmeSide::all_done).iter();
+            let done = host.nvme.as_deref().map_or(&[][..], NvmeUser::all_done).iter();
             let record = move |&(start, fct)| FlowRecord {
                 id: 0,
                 src,
@@ -165,15 +165,7 @@ impl Simulation {
             report.messages += host.sessions.messages;
             recoveries.add(&host.recoveries.done);
             PoolFigures::add(&mut report.pool, &host.engine.pool_stats());
-            if let Some(side) = &host.nvme {
-                let counts = &side.counts;
-                report.packets_sent += counts.sent;
-                report.packets_retransmitted += counts.again;
-                report.acks_sent += counts.acks;
-                report.drops.unused += counts.unused;
-                report.flows_unfinished += side.under_way();
-                falcon.add(&side.falcon_counts(), 0);
-            }
+            report.flows_unfinished += host.nvme.as_ref().map_or(0, |user| user.under_way());
             if let Some(nic) = &host.nic {
                 report.nic.get_or_insert_default().add(nic);
             }
@@ -266,6 +258,8 @@ impl Simulation {
 
     /// With nothing left to happen, nothing may be left anywhere.
     fn check_leaks(&mut self) {
+        self.check_drive();
+        let nvme_errors = self.nvme_errors();
         let mut leaks = Vec::new();
         let mut leak = |what: &str, count: u64| {
             if count > 0 {
@@ -279,9 +273,9 @@ impl Simulation {
             leak("bytes waiting in a switch", switch.bytes_waiting());
             leak("ports still paused by a switch", switch.stopped_neighbours() as u64);
         }
-        let drives = || self.parts.hosts().filter_map(|host| host.nvme.as_deref());
-        leak("commands that are not done", drives().map(NvmeSide::under_way).sum());
-        leak("packets of NVMe that made no sense", drives().map(NvmeSide::peer_errors).sum());
+        let drives = self.parts.hosts().filter_map(|host| host.nvme.as_deref());
+        leak("commands that are not done", drives.map(NvmeUser::under_way).sum());
+        leak("packets of NVMe that made no sense", nvme_errors);
         if self.live.len() == 0 {
             leak("flow ends", self.parts.hosts().map(|host| host.sessions.open_count() as u64).sum());
             let by_flows = |host: &Host| host.memory_of_flows();

@@ -5,7 +5,7 @@
 //! network: the drive's own host does what one client would, which is what the others are held against.
 
 use rnic_base::{Duration, Time};
-use rnic_nvme::{DeviceConfig, Direction};
+use rnic_nvme::{DeviceConfig, Direction, Reads};
 
 /// The workload `nvme`: who uses whose drive, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +26,10 @@ pub struct NvmePlan {
     pub local: bool,
     /// Post nothing new from then on.
     pub until: Time,
+    /// Which transactions a Read is.
+    pub reads: Reads,
+    /// Payload is carried and checked: clients have small parts of the drive.
+    pub checked: bool,
     /// The drive.
     pub drive: DeviceConfig,
 }
@@ -37,6 +41,16 @@ impl NvmePlan {
     /// Blocks of a command.
     pub const fn blocks(&self) -> u32 {
         (self.bytes >> BLOCK_LOG2) as u32
+    }
+
+    /// Blocks of a client's part of the drive: a gigabyte, or four megabytes where every byte is kept.
+    pub const fn span(&self) -> u64 {
+        1 << (if self.checked { 22 } else { 30 } - BLOCK_LOG2)
+    }
+
+    /// Blocks of the drive.
+    pub const fn drive_blocks(&self) -> u64 {
+        self.span() * self.clients as u64
     }
 
     /// What a command takes of the drive when it is alone there.

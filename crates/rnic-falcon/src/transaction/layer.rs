@@ -1,7 +1,7 @@
 //! The transaction layer as the delivery layer sees it: one connection, the NIC's resources, its upper layer.
 
 use rnic_base::Time;
-use rnic_wire::falcon::{Body, NackCode, Packet, PacketType};
+use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, Ulp, UlpProtocol};
 
 use super::initiator::{Initiator, Surroundings};
 use super::target::Target;
@@ -83,7 +83,17 @@ impl<U: UpperLayer> Layer<'_, U> {
 
     fn outgoing(&self, context: Context) -> Outgoing {
         let (body, payload_len) = self.body(context);
-        Outgoing { context, protocol: self.transactions.config.protocol, payload_len, body }
+        Outgoing { context, protocol: self.protocol_of(&body), payload_len, body }
+    }
+
+    /// Returns the protocol of a packet with that `body`: the connection's, or that of a peer with another upper layer,
+    /// which is told so in its own terms.
+    #[inline]
+    fn protocol_of(&self, body: &Body) -> UlpProtocol {
+        match body.ulp() {
+            None | Some(Ulp::None) => self.transactions.config.protocol,
+            Some(ulp) => ulp.protocol(),
+        }
     }
 
     /// Lets the next packet leave; F-41: queues by type, each in order, that take turns.
@@ -122,10 +132,11 @@ impl<U: UpperLayer> Upper for Layer<'_, U> {
     #[inline]
     fn put_next(&mut self, now: Time, open: Gates, packet: &mut Packet) -> Option<Context> {
         let context = self.choose(now, open)?;
-        packet.protocol = self.transactions.config.protocol;
         if is_data(context) {
             (packet.body, packet.payload_len) = self.body(context);
+            packet.protocol = self.protocol_of(&packet.body);
         } else {
+            packet.protocol = self.transactions.config.protocol;
             self.transactions.initiator.put(self.transactions.initiator.seq_at(context.0), packet, &*self.ulp);
         }
         Some(context)
@@ -170,7 +181,8 @@ impl<U: UpperLayer> Upper for Layer<'_, U> {
 
     #[inline]
     fn offer(&mut self, now: Time, packet: &Packet) -> Verdict {
-        if self.transactions.dead || packet.protocol != self.transactions.config.protocol {
+        // A peer with another upper layer is refused by this one: in silence it would retransmit for long.
+        if self.transactions.dead {
             return Verdict::Dropped;
         }
         let refuses = self.transactions.refuses;

@@ -49,6 +49,7 @@ impl Host {
             service: Service::ReliableConnection,
             transport: Arc::clone(&self.transport),
             number: None,
+            nvme: None,
         };
         let qpn = self.nic.create_qp(&attributes).expect("a free number");
         self.nic.modify_to_init(qpn).expect("a fresh queue pair");

@@ -235,6 +235,7 @@ fn a_live_nic_survives_a_writer_of_noise_and_goes_on() {
         signal_all: false,
         transport: std::sync::Arc::new(rnic_engine::Transport::new(choice.profile).expect("whole")),
         number: None,
+        nvme: None,
     });
     let qpn = nic.create_qp(&attributes.expect("it exists")).expect("a free number").get();
     let ([_named, bell], words) = invited(&mut nic);

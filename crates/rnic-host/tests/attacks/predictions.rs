@@ -95,6 +95,7 @@ fn numbers_of_queue_pairs_follow_from_nothing_that_travels() {
             signal_all: false,
             transport,
             number: None,
+            nvme: None,
         };
         let create = |_| side.nic.create_qp(&attributes).expect("a free number").get();
         let numbers: Vec<u32> = (0..16).map(create).collect();

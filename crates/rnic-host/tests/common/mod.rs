@@ -180,6 +180,7 @@ pub fn new_qp(side: &mut Side, service: Service, transport: &str, depth: u32) ->
         service,
         transport: Arc::new(Transport::new(choice.profile).expect("a whole profile")),
         number: None,
+        nvme: None,
     };
     let qpn = side.nic.create_qp(&attributes).expect("a free number");
     side.nic.modify_to_init(qpn).expect("fresh");

@@ -8,22 +8,24 @@ use rnic_wire::falcon::UlpProtocol;
 use rnic_wire::falcon::nvme::Directive;
 
 use super::*;
-use crate::DeviceConfig;
 use crate::device::Service;
+use crate::{DeviceConfig, Drive, Fault};
 
 /// Its bytes are nobody's.
 struct Nowhere;
 
 impl Media for Nowhere {
-    fn read(&mut self, _: Rsn, _: Extent) {}
-    fn write(&mut self, _: Rsn, _: Extent) {}
-    fn forget(&mut self, _: Rsn) {}
+    fn read(&mut self, _: Moved, _: Extent) {}
+
+    fn write(&mut self, _: Extent) -> Result<(), Fault> {
+        Ok(())
+    }
 }
 
 /// A target, its device, and the hand of its initiator and network.
 struct Alone {
     target: Target,
-    device: Device,
+    device: Drive,
     now: Time,
 }
 
@@ -32,7 +34,7 @@ impl Alone {
         let target = TargetConfig { owner: 0, namespace: 1, blocks: 1 << 20, block_log2: 9, units };
         let service = Service { latency: Duration::from_us(1), bandwidth: BitRate::gbps(32) };
         let device = DeviceConfig { read: service, write: service, queue_depth: 64, block_log2: 9 };
-        Self { target: Target::new(target), device: Device::new(device), now: Time::from_us(1) }
+        Self { target: Target::new(target), device: Drive::new(device), now: Time::from_us(1) }
     }
 
     /// The target says what it has to say, over a transaction layer that takes so many transactions.
@@ -48,7 +50,10 @@ impl Alone {
         let mut transactions = Transactions::new(config, Serial::new(1));
         let mut resources = Resources::new(ResourceConfig::GBPS_200);
         let Self { target, device, now } = self;
-        target.advance(*now, device, &mut transactions, &mut resources, &mut Nowhere).expect("alive");
+        while let Some(io) = target.take_io() {
+            device.submit(*now, io);
+        }
+        target.advance(&mut transactions, &mut resources, &mut Nowhere).expect("alive");
         self.holds();
     }
 
@@ -56,7 +61,7 @@ impl Alone {
     fn serve(&mut self) {
         self.now += Duration::from_us(50);
         while let Some(io) = self.device.done(self.now) {
-            self.target.served(&io, &mut Nowhere);
+            self.target.served(&io);
         }
     }
 
@@ -70,7 +75,8 @@ impl Alone {
         };
         let ulp = Ulp::Nvme(Header { base, operation });
         let rsn = Serial::new(0);
-        let result = self.target.request(&Request { rsn, length: ulp.request_len(0) as u16, payload_len: 0, ulp });
+        let result =
+            self.target.request(&Request { rsn, length: ulp.request_len(0) as u16, payload_len: 0, ulp }, Kind::Push);
         self.holds();
         result
     }
@@ -96,10 +102,10 @@ impl Alone {
     fn fetch(&mut self, nth: u64, brings: bool) {
         let Some(tag) = self.find(nth, |state| state == State::Fetches) else { return };
         let ulp = Ulp::Nvme(Header { base: self.target.unit(tag).base, operation: Operation::WriteData });
-        let data = brings.then_some(tl::ulp::PulledData { payload_len: 4_096, ulp });
-        let (rsn, code) = (Serial::new(0), CompletionCode::Ack);
-        let completion = tl::Completion { rsn, tag: OF_PULL | u64::from(tag), code, ulp_code: 0, data };
-        self.target.fetched(tag, &completion, &mut Nowhere);
+        if brings {
+            self.target.fetched(tag, &PulledData { payload_len: 4_096, ulp }, &mut Nowhere);
+        }
+        self.target.fetch_ended(tag);
     }
 
     /// Units that are open are as many as were agreed at most, and so are the others.
@@ -171,47 +177,4 @@ fn the_table_has_room_whatever_ends_when() {
         assert!(alone.target.is_idle(), "{:?}", alone.target);
     }
     assert!(taken > 10_000 && refused > 1_000 && anew > 1_000, "{taken} {refused} {anew}");
-}
-
-/// Who asks for more bytes at a time, or has more units waiting, gets no more places of a device that they share.
-#[test]
-fn places_of_a_shared_device_go_by_turns() {
-    let units = 64;
-    let mut device = Alone::new(units).device;
-    let mut ends = [0, 1, 2].map(|owner| {
-        let Alone { mut target, .. } = Alone::new(units);
-        target.config.owner = owner;
-        target
-    });
-    let request = |tag: u32, blocks: u16| {
-        let command = nvme::Command { target_nsid: 1, blocks: blocks - 1, ..nvme::Command::default() };
-        let header = Header {
-            base: Base { initiator_tag: tag, ..Base::default() },
-            operation: Operation::ReadRequest { command },
-        };
-        let ulp = Ulp::Nvme(header);
-        Request { rsn: Serial::new(0), length: ulp.request_len(0) as u16, payload_len: 0, ulp }
-    };
-    // The first has four times as many units as the others, and eight times as many blocks in each.
-    for (end, (count, blocks)) in ends.iter_mut().zip([(64, 8), (48, 1), (48, 8)]) {
-        (0..count).for_each(|tag| end.request(&request(tag, blocks)).expect("a sound request"));
-    }
-    let (mut now, mut turn) = (Time::from_us(1), 0);
-    let mut served = [0; 3];
-    Target::share_places(now, &mut ends, &mut device, &mut turn);
-    assert!(device.is_full());
-    for _ in 0..60 {
-        // One place at a time comes free, as a drive does it, and now and then several.
-        now = now.max(device.next_done().expect("it is busy")) + Duration::from_ns(served[0] % 7 * 100);
-        while let Some(io) = device.done(now) {
-            served[io.owner as usize] += 1;
-        }
-        Target::share_places(now, &mut ends, &mut device, &mut turn);
-        if ends.iter().all(|end| !end.waiting.is_empty()) {
-            let taken = ends.each_ref().map(|end| end.in_use.len() - end.waiting.len());
-            let (least, most) = (taken.iter().min(), taken.iter().max());
-            assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1), "{taken:?}");
-        }
-    }
-    assert!(served.iter().all(|count| *count > 10), "{served:?}");
 }

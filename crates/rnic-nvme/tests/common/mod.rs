@@ -15,13 +15,14 @@ use rnic_falcon::connection::{Connection, ConnectionConfig};
 use rnic_falcon::delivery::{Arrival, DeliveryConfig, Departure};
 use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::resources::{Held, Part, ResourceConfig, Resources};
+use rnic_falcon::transaction::ulp::PulledData;
 use rnic_falcon::transaction::{
     Completion, Ordering, PullReply, PushReply, Request, Submission, SubmitError, TransactionConfig, UpperLayer,
 };
 use rnic_nvme::device::Service;
 use rnic_nvme::layout::{Chunk, Geometry};
-use rnic_nvme::{Attached, Device, DeviceConfig, Extent, HostMemory, Initiator, InitiatorConfig};
-use rnic_nvme::{Layout, Media, Span, Target, TargetConfig};
+use rnic_nvme::{Attached, DeviceConfig, Drive, Extent, Fault, HostMemory, Initiator, InitiatorConfig};
+use rnic_nvme::{Layout, Media, Moved, Reads, Span, Target, TargetConfig};
 use rnic_policy::{Configured, Params};
 use rnic_transports::{control, paths, recovery};
 use rnic_wire::falcon::{Cid, FlowLabel, Packet, PacketType, Rsn, Ulp, UlpProtocol};
@@ -55,6 +56,7 @@ pub const WORLD: World = World {
         commands: 16,
         units: 32,
         timeout: Duration::from_secs(30),
+        reads: Reads::Push,
     },
     target_units: 32,
     device: DeviceConfig {
@@ -77,14 +79,15 @@ const TRANSACTIONS: TransactionConfig = TransactionConfig {
     isolation: Isolation::None,
 };
 
-/// Bytes by whose transaction they belong to: theirs (what a Pull brings) or ours (a Push, and what answers a Pull).
+/// Bytes that leave, by the connection, whether they answer a Pull, and the transaction's number.
 type Payloads = BTreeMap<(usize, bool, u32), Vec<u8>>;
 
 /// The host's buffers, by cookie, and what is on its way.
 #[derive(Debug, Default)]
 pub struct Host {
     pub buffers: BTreeMap<u64, Vec<u8>>,
-    arrived: Payloads,
+    /// The payload of the packet at hand.
+    at_hand: Vec<u8>,
     leaving: Payloads,
     pub placed: Vec<Span>,
 }
@@ -94,15 +97,17 @@ fn range(span: Span) -> core::ops::Range<usize> {
 }
 
 impl HostMemory for Host {
-    fn place(&mut self, connection: usize, rsn: Rsn, to: Span) {
-        let bytes = self.arrived.remove(&(connection, false, rsn.value())).expect("bytes that came with the Push");
-        self.buffers.get_mut(&to.cookie).expect("a command under way")[range(to)].copy_from_slice(&bytes);
+    fn place(&mut self, _: usize, to: Span) -> Result<(), Fault> {
+        let buffer = self.buffers.get_mut(&to.cookie).ok_or(Fault)?;
+        buffer[range(to)].copy_from_slice(&self.at_hand);
         self.placed.push(to);
+        Ok(())
     }
 
-    fn gather(&mut self, connection: usize, rsn: Rsn, from: Span) {
-        let bytes = self.buffers[&from.cookie][range(from)].to_vec();
-        assert_eq!(self.leaving.insert((connection, true, rsn.value()), bytes), None, "asked for twice");
+    fn gather(&mut self, connection: usize, rsn: Rsn, from: Span) -> Result<(), Fault> {
+        let bytes = self.buffers.get(&from.cookie).ok_or(Fault)?[range(from)].to_vec();
+        self.leaving.insert((connection, true, rsn.value()), bytes);
+        Ok(())
     }
 }
 
@@ -110,30 +115,36 @@ impl HostMemory for Host {
 #[derive(Debug, Default)]
 pub struct Disk {
     pub blocks: BTreeMap<u64, Vec<u8>>,
-    arrived: Payloads,
+    /// The payload of the packet at hand.
+    at_hand: Vec<u8>,
     leaving: Payloads,
     pub writes: Vec<Extent>,
+    /// Nothing can be written from this block on.
+    pub ends: Option<u64>,
 }
 
 impl Media for Disk {
-    fn read(&mut self, rsn: Rsn, from: Extent) {
+    fn read(&mut self, moved: Moved, from: Extent) {
         let blocks = from.first_block..from.first_block + u64::from(from.blocks);
         let zero = vec![0; 1 << BLOCK_LOG2];
         let bytes = blocks.flat_map(|block| self.blocks.get(&block).unwrap_or(&zero).clone()).collect();
-        assert_eq!(self.leaving.insert((0, false, rsn.value()), bytes), None);
+        let (answers, rsn) = match moved {
+            Moved::Push(rsn) => (false, rsn),
+            Moved::Answer(rsn) => (true, rsn),
+        };
+        assert_eq!(self.leaving.insert((0, answers, rsn.value()), bytes), None);
     }
 
-    fn write(&mut self, rsn: Rsn, to: Extent) {
-        let bytes = self.arrived.remove(&(0, true, rsn.value())).expect("bytes that the Pull brought");
-        for (nth, block) in bytes.chunks(1 << BLOCK_LOG2).enumerate() {
+    fn write(&mut self, to: Extent) -> Result<(), Fault> {
+        if self.ends.is_some_and(|ends| to.first_block + u64::from(to.blocks) > ends) {
+            return Err(Fault);
+        }
+        for (nth, block) in self.at_hand.chunks(1 << BLOCK_LOG2).enumerate() {
             self.blocks.insert(to.first_block + nth as u64, block.to_vec());
         }
-        assert_eq!(bytes.len(), (to.blocks as usize) << BLOCK_LOG2);
+        assert_eq!(self.at_hand.len(), (to.blocks as usize) << BLOCK_LOG2);
         self.writes.push(to);
-    }
-
-    fn forget(&mut self, rsn: Rsn) {
-        self.arrived.remove(&(0, true, rsn.value()));
+        Ok(())
     }
 }
 
@@ -198,6 +209,13 @@ impl UpperLayer for Above<'_> {
             Self::Target(end) => end.complete(now, completion),
         }
     }
+
+    fn pulled(&mut self, now: Time, tag: u64, data: &PulledData) {
+        match self {
+            Self::Host(end) => end.pulled(now, tag, data),
+            Self::Target(end) => end.pulled(now, tag, data),
+        }
+    }
 }
 
 /// Everything.
@@ -210,7 +228,7 @@ pub struct Net {
     pub host: Host,
     pub targets: Vec<Target>,
     pub disks: Vec<Disk>,
-    pub devices: Vec<Device>,
+    pub devices: Vec<Drive>,
     /// Of the host, then of each target.
     nics: Vec<Nic>,
     /// By connection, then by side.
@@ -271,7 +289,7 @@ impl Net {
             host: Host::default(),
             targets: (0..world.connections).map(|owner| Target::new(target(owner))).collect(),
             disks: (0..world.connections).map(|_| Disk::default()).collect(),
-            devices: (0..world.connections).map(|_| Device::new(world.device)).collect(),
+            devices: (0..world.connections).map(|_| Drive::new(world.device)).collect(),
             nics,
             ends,
             wire: BTreeMap::new(),
@@ -295,11 +313,14 @@ impl Net {
         result.expect("it is alive");
         let (target, device, disk) =
             (&mut self.targets[connection], &mut self.devices[connection], &mut self.disks[connection]);
+        while let Some(io) = target.take_io() {
+            device.submit(now, io);
+        }
         while let Some(io) = device.done(now) {
-            target.served(&io, disk);
+            target.served(&io);
         }
         let resources = &mut self.nics[1 + connection].resources;
-        let result = far.work(now, |transactions| target.advance(now, device, transactions, resources, disk));
+        let result = far.work(now, |transactions| target.advance(transactions, resources, disk));
         result.expect("it is alive");
     }
 
@@ -362,13 +383,8 @@ impl Net {
 
     fn receive(&mut self, flying: Flying) {
         let Flying { connection, to, packet, label, bytes } = flying;
-        if let Some(rsn) = packet.body.rsn() {
-            let answers = packet.body.packet_type() == PacketType::PullData;
-            match to {
-                HOST => self.host.arrived.insert((connection, answers, rsn.value()), bytes),
-                _ => self.disks[connection].arrived.insert((0, answers, rsn.value()), bytes),
-            };
-        }
+        let at_hand = if to == HOST { &mut self.host.at_hand } else { &mut self.disks[connection].at_hand };
+        *at_hand = bytes;
         let now = self.now;
         self.with(connection, to, |end, nic, ulp| {
             let arrival = Arrival { packet: &packet, label, marked: false, hops: 1 };
@@ -409,7 +425,7 @@ impl Net {
         let ends = (0..self.ends.len()).flat_map(|connection| [HOST, TARGET].map(|side| wakes(connection, side)));
         let ends = ends.flatten().flatten();
         let links = self.nics.iter().map(|nic| nic.free_at).filter(|at| *at > self.now);
-        let devices = self.devices.iter().filter_map(Device::next_done);
+        let devices = self.devices.iter().filter_map(Drive::next_done);
         let next = ends.chain(links).chain(devices).chain(packet).min().map(|at| at.max(self.now));
         let Some(next) = next.filter(|at| *at <= until) else { return false };
         self.now = next;
@@ -489,10 +505,10 @@ impl Net {
         let resources = &mut self.nics[0].resources;
         let dead = near.work(now, |transactions| initiator.advance(connection, transactions, resources, host));
         assert_eq!(dead, Err(SubmitError::Dead));
-        let (target, device, disk) =
-            (&mut self.targets[connection], &mut self.devices[connection], &mut self.disks[connection]);
+        let (target, disk) = (&mut self.targets[connection], &mut self.disks[connection]);
         let resources = &mut self.nics[1 + connection].resources;
-        let dead = far.work(now, |transactions| target.advance(now, device, transactions, resources, disk));
+        let dead = far.work(now, |transactions| target.advance(transactions, resources, disk));
+        self.devices[connection].forget(now, connection as u32);
         assert_eq!(dead, Err(SubmitError::Dead));
     }
 

@@ -44,6 +44,7 @@ pub(super) unsafe fn create(context: *mut ibv_context, init: &mut ibv_qp_init_at
         service: Service::ReliableConnection,
         transport,
         number: None,
+        nvme: None,
     });
     let qpn = made.inspect_err(|_| release(&mut core, &parts))?;
     core.nic.make_target(qpn, xrcd)?;

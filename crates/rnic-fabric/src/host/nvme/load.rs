@@ -1,31 +1,55 @@
 //! Commands that a host keeps under way.
 
 use rnic_base::{Duration, RandomStream, Time};
+use rnic_nvme::Extent;
 use rnic_nvme::initiator::Command;
 
 use crate::host::Sessions;
-use crate::workload::nvme::{BLOCK_LOG2, NvmePlan};
+use crate::workload::nvme::NvmePlan;
 
 /// The commands that a host posts and keeps under way.
 #[derive(Debug)]
-pub(super) struct Load {
+pub(crate) struct Load {
     plan: NvmePlan,
     random: RandomStream,
-    /// When each command was posted, by its cookie.
-    posted: Box<[Time]>,
+    /// When each command was posted, and the blocks it is about, by its cookie.
+    posted: Box<[(Time, u64)]>,
+    /// The first block of this client's part of the drive.
+    first_block: u64,
+    /// The first blocks of commands that are done, where those are to be looked at in the end.
+    written: Option<Vec<u64>>,
     /// Cookies that no command has.
     free: Vec<u32>,
     /// When each command was posted that is done, and how long it took.
     done: Vec<(Time, Duration)>,
 }
 
-/// Blocks of a gigabyte.
-const BLOCKS: u64 = 1 << (30 - BLOCK_LOG2);
-
 impl Load {
-    pub(super) fn new(plan: NvmePlan, random: RandomStream) -> Self {
-        let posted = vec![Time::ZERO; plan.depth as usize].into_boxed_slice();
-        Self { plan, random, posted, free: (0..plan.depth).rev().collect(), done: Vec::new() }
+    /// Returns the commands of the client whose part of the drive begins with `first_block`.
+    pub(crate) fn new(plan: NvmePlan, random: RandomStream, first_block: u64) -> Self {
+        let posted = vec![(Time::ZERO, 0); plan.depth as usize].into_boxed_slice();
+        let free = (0..plan.depth).rev().collect();
+        Self { plan, random, posted, first_block, written: None, free, done: Vec::new() }
+    }
+
+    /// From now on, keeps what has been written.
+    pub(crate) fn keep_written(&mut self) {
+        self.written = Some(Vec::new());
+    }
+
+    /// Returns the extents of commands that are done, where they are kept.
+    pub(super) fn written(&self) -> impl Iterator<Item = Extent> {
+        let blocks = self.plan.blocks();
+        self.written.iter().flatten().map(move |first| Extent { first_block: *first, blocks })
+    }
+
+    pub(super) fn plan(&self) -> &NvmePlan {
+        &self.plan
+    }
+
+    /// Returns the blocks of the command with `cookie`.
+    pub(super) fn extent(&self, cookie: u64) -> Extent {
+        Extent { first_block: self.posted[cookie as usize].1, blocks: self.plan.blocks() }
     }
 
     /// The next command, if there is one to post now.
@@ -34,9 +58,10 @@ impl Load {
             return None;
         }
         let cookie = self.free.pop()?;
-        self.posted[cookie as usize] = now;
         let blocks = self.plan.blocks();
-        let first_block = self.random.below(BLOCKS / u64::from(blocks)) * u64::from(blocks);
+        let turn = self.random.below(self.plan.span() / u64::from(blocks));
+        let first_block = self.first_block + turn * u64::from(blocks);
+        self.posted[cookie as usize] = (now, first_block);
         Some(Command { direction: self.plan.direction, first_block, blocks, cookie: cookie.into() })
     }
 
@@ -52,7 +77,10 @@ impl Load {
 
     /// The command with `cookie` is done: it counts as a message of a closed loop does.
     pub(super) fn done(&mut self, now: Time, cookie: u64, sessions: &mut Sessions) {
-        let posted = self.posted[cookie as usize];
+        let (posted, first_block) = self.posted[cookie as usize];
+        if let Some(written) = &mut self.written {
+            written.push(first_block);
+        }
         self.free.push(cookie as u32);
         self.done.push((posted, now.since(posted)));
         sessions.messages += 1;

@@ -491,6 +491,13 @@ queue_depth = 128
         key("write_latency", "duration", Needed, r#""15us""#, "of each"),
         key("queue_depth", "number", Needed, "128", "units of 4096 bytes, or less, that it serves at once"),
         key("local", "true or false", Is("false"), "true", "its own host uses it, without a network"),
+        key(
+            "reads",
+            "words",
+            Is(r#""push""#),
+            r#""pull""#,
+            "what a Read is: `push`, a Push there and a Push back (the specification), or `pull`, a Pull (the paper)",
+        ),
     ],
 };
 

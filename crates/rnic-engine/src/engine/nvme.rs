@@ -1,0 +1,82 @@
+//! Namespaces, and what a queue pair for NVMe must have.
+
+use rnic_base::limits::MTU_MAX;
+use rnic_nvme::UNIT;
+
+use super::Engine;
+use crate::config::QpAttributes;
+use crate::core::Core;
+use crate::error::{ModifyError, ResourceError};
+use crate::namespace::{NamespaceConfig, NamespaceId, NvmeInitiator, NvmeRole, check_block};
+use crate::qp::Qp;
+use crate::state::Service;
+
+/// The namespaces of an engine, and what its queue pairs for NVMe have counted: [`Engine::nvme`].
+#[derive(Debug)]
+pub struct Nvme<'a> {
+    engine: &'a mut Engine,
+}
+
+impl Engine {
+    /// Returns its namespaces.
+    pub fn nvme(&mut self) -> Nvme<'_> {
+        Nvme { engine: self }
+    }
+}
+
+impl Nvme<'_> {
+    /// Makes a namespace of registered memory, which targets of this NIC may serve.
+    ///
+    /// # Errors
+    /// When a size is out of its range, or there are too many.
+    pub fn create_namespace(&mut self, config: &NamespaceConfig) -> Result<NamespaceId, ResourceError> {
+        self.engine.check_pd(config.pd)?;
+        self.engine.core.drives.create(config)
+    }
+
+    /// Ends a namespace.
+    ///
+    /// # Errors
+    /// When it does not exist, or a target is in front of it.
+    pub fn destroy_namespace(&mut self, id: NamespaceId) -> Result<(), ResourceError> {
+        self.engine.core.drives.destroy(id)
+    }
+
+    /// Returns how many packets of NVMe made no sense, of connections that live.
+    pub fn peer_errors(&self) -> u64 {
+        self.engine.qps.iter().filter_map(|qp| qp.falcon()).map(|end| end.nvme_errors()).sum()
+    }
+}
+
+/// Checks that a queue pair with these attributes can be an end of NVMe, if it shall be one.
+pub(super) fn check_role(core: &Core, attributes: &QpAttributes) -> Result<(), ResourceError> {
+    let Some(role) = attributes.nvme else { return Ok(()) };
+    if attributes.service != Service::ReliableConnection || attributes.transport.falcon().is_none() {
+        return Err(ResourceError::NvmeWithoutFalcon);
+    }
+    match role {
+        NvmeRole::Target(namespace) if core.drives.config(namespace).is_none() => {
+            Err(ResourceError::Unknown("namespace"))
+        }
+        NvmeRole::Initiator(NvmeInitiator { block_log2, .. }) => check_block(block_log2),
+        NvmeRole::Target(_) => Ok(()),
+    }
+}
+
+/// Checks the path MTU of a queue pair: one for NVMe holds a unit in a packet.
+pub(super) fn check_mtu_of(qp: &Qp, mtu: u32) -> Result<(), ModifyError> {
+    let is_nvme = qp.falcon().is_some_and(|end| end.nvme_role().is_some());
+    if !is_nvme || mtu >= UNIT {
+        return Ok(());
+    }
+    let [asked, min, max] = [mtu, UNIT, MTU_MAX].map(u64::from);
+    Err(ModifyError::Attribute { what: "path MTU of a queue pair for NVMe", asked, min, max, step: 4 })
+}
+
+/// Returns the namespace that a queue pair stands in front of, if it is a target.
+pub(super) fn namespace_of(qp: &Qp) -> Option<NamespaceId> {
+    match qp.falcon()?.nvme_role()? {
+        NvmeRole::Target(namespace) => Some(*namespace),
+        NvmeRole::Initiator(_) => None,
+    }
+}

@@ -1,0 +1,185 @@
+//! What queue pairs are in NVMe, the namespaces of a NIC, and the devices behind them.
+
+use rnic_base::limits::QUEUES_MAX;
+use rnic_base::{Duration, Time};
+use rnic_nvme::device::{Io, QUEUE_DEPTH_MAX};
+use rnic_nvme::{DeviceConfig, Drive, Reads, UNIT, UNITS_MAX};
+
+use crate::PdId;
+use crate::error::{PostError, ResourceError};
+use crate::mr::Key;
+use crate::timer::{Deadline, Timers};
+use crate::wq::{SendWqe, WqeOp};
+
+/// The end of NVMe that a queue pair is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NvmeRole {
+    /// Its requests are commands to a namespace of the peer's.
+    Initiator(NvmeInitiator),
+    /// It serves the peer's commands from a namespace of this NIC.
+    Target(NamespaceId),
+}
+
+/// What an initiator must know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NvmeInitiator {
+    /// The namespace, by the target's number.
+    pub namespace: u16,
+    /// A block has 2^this bytes, 9 to 12: addresses and lengths of requests are multiples of it.
+    pub block_log2: u32,
+    /// Which transactions a Read is.
+    pub reads: Reads,
+    /// How long a command may take.
+    pub timeout: Duration,
+}
+
+/// A namespace of a NIC.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NamespaceId(pub(crate) u32);
+
+/// What a namespace is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NamespaceConfig {
+    /// Its number, which initiators say.
+    pub number: u16,
+    /// Its blocks.
+    pub blocks: u64,
+    /// The protection domain of its memory.
+    pub pd: PdId,
+    /// The address of its first byte, in the region with `key`. What that does not cover, or what cannot be read or
+    /// written there, is a fault of the medium.
+    pub addr: u64,
+    /// The key of the region.
+    pub key: Key,
+    /// The device: when it has read and written. Its blocks are the namespace's.
+    pub device: DeviceConfig,
+}
+
+impl NvmeRole {
+    /// Checks that `wqe` is a command that an initiator can give.
+    pub(crate) fn check(&self, wqe: &SendWqe) -> Result<(), PostError> {
+        let Self::Initiator(NvmeInitiator { block_log2, .. }) = self else { return Err(PostError::NvmeTarget) };
+        if !matches!(wqe.op, WqeOp::Read | WqeOp::Write) {
+            return Err(PostError::NvmeOperation);
+        }
+        let (block, most) = (1 << block_log2, UNITS_MAX * UNIT);
+        let is_whole = wqe.remote.is_multiple_of(u64::from(block)) && wqe.length.is_multiple_of(block);
+        if !is_whole || wqe.length == 0 || wqe.length > most {
+            return Err(PostError::NvmeBlocks { addr: wqe.remote, bytes: wqe.length, block, most });
+        }
+        Ok(())
+    }
+}
+
+/// Checks the size of a block: 512 to 4096 bytes.
+pub(crate) fn check_block(block_log2: u32) -> Result<(), ResourceError> {
+    size("bytes of a block (as a power of two)", block_log2.into(), 9, 12)
+}
+
+fn size(what: &'static str, asked: u64, least: u64, limit: u64) -> Result<(), ResourceError> {
+    let fits = (least..=limit).contains(&asked);
+    if fits { Ok(()) } else { Err(ResourceError::Size { what, asked, least, limit }) }
+}
+
+/// The name of the drives among the slots that wait for their time.
+pub(crate) const SLOT: u32 = u32::MAX - 1;
+
+/// All namespaces of a NIC, each with a device of its own, which the targets in front of it share.
+#[derive(Debug)]
+pub(crate) struct Drives {
+    namespaces: Vec<Option<Namespace>>,
+    /// Where their entry in the timer heap stands.
+    armed: Deadline,
+}
+
+#[derive(Debug)]
+struct Namespace {
+    config: NamespaceConfig,
+    drive: Drive,
+    /// Targets in front of it.
+    users: u32,
+}
+
+impl Drives {
+    pub(crate) const fn new() -> Self {
+        Self { namespaces: Vec::new(), armed: Deadline::NEVER }
+    }
+
+    /// Makes a namespace.
+    pub(crate) fn create(&mut self, config: &NamespaceConfig) -> Result<NamespaceId, ResourceError> {
+        let DeviceConfig { queue_depth, block_log2, .. } = config.device;
+        size("queue depth of the device", queue_depth.into(), 1, QUEUE_DEPTH_MAX.into())?;
+        check_block(block_log2)?;
+        size("blocks of a namespace", config.blocks, 1, u64::MAX >> block_log2)?;
+        let index = self.namespaces.iter().position(Option::is_none).unwrap_or(self.namespaces.len());
+        if index == QUEUES_MAX as usize {
+            return Err(ResourceError::Exhausted { what: "namespaces", limit: u64::from(QUEUES_MAX) });
+        }
+        if index == self.namespaces.len() {
+            self.namespaces.push(None);
+        }
+        let drive = Drive::new(config.device);
+        self.namespaces[index] = Some(Namespace { config: *config, drive, users: 0 });
+        Ok(NamespaceId(index as u32))
+    }
+
+    /// Ends a namespace that no target is in front of.
+    pub(crate) fn destroy(&mut self, id: NamespaceId) -> Result<(), ResourceError> {
+        let place = self.namespaces.get_mut(id.0 as usize).filter(|place| place.is_some());
+        let place = place.ok_or(ResourceError::Unknown("namespace"))?;
+        if place.as_ref().is_some_and(|namespace| namespace.users > 0) {
+            return Err(ResourceError::Busy("namespace"));
+        }
+        *place = None;
+        Ok(())
+    }
+
+    /// Returns what `id` is, if there is such a namespace.
+    pub(crate) fn config(&self, id: NamespaceId) -> Option<&NamespaceConfig> {
+        self.namespaces.get(id.0 as usize)?.as_ref().map(|namespace| &namespace.config)
+    }
+
+    /// Counts a target in front of `id`, or one less.
+    pub(crate) fn count_user(&mut self, id: NamespaceId, by: i32) {
+        if let Some(Some(namespace)) = self.namespaces.get_mut(id.0 as usize) {
+            namespace.users = namespace.users.saturating_add_signed(by);
+        }
+    }
+
+    /// Hands `io`, whose owner is the slot of its queue pair, to the device of `id`.
+    pub(crate) fn submit(&mut self, now: Time, id: NamespaceId, io: Io, timers: &mut Timers) {
+        if let Some(Some(namespace)) = self.namespaces.get_mut(id.0 as usize) {
+            namespace.drive.submit(now, io);
+            self.arm(timers);
+        }
+    }
+
+    /// Returns a request that is done by `now`, if there is one.
+    pub(crate) fn done(&mut self, now: Time) -> Option<Io> {
+        self.namespaces.iter_mut().flatten().find_map(|namespace| namespace.drive.done(now))
+    }
+
+    /// Forgets what the queue pair in `slot` has asked of `id`.
+    pub(crate) fn forget(&mut self, now: Time, id: NamespaceId, slot: u32) {
+        if let Some(Some(namespace)) = self.namespaces.get_mut(id.0 as usize) {
+            namespace.drive.forget(now, slot);
+        }
+    }
+
+    /// Returns whether `deadline`, which has come up in the timer heap, is theirs; then it is so no more.
+    pub(crate) fn take_alarm(&mut self, deadline: Deadline) -> bool {
+        let is_ours = self.armed == deadline;
+        if is_ours {
+            self.armed = Deadline::NEVER;
+        }
+        is_ours
+    }
+
+    /// Makes sure that the NIC wakes when the next request is done.
+    pub(crate) fn arm(&mut self, timers: &mut Timers) {
+        let next = self.namespaces.iter().flatten().filter_map(|namespace| namespace.drive.next_done()).min();
+        if let Some(next) = next {
+            timers.arm(SLOT, Deadline::at(next), &mut self.armed);
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! One end of NVMe: commands of a send queue into units, and units of a target to and from a device.
+
+use rnic_base::Time;
+use rnic_falcon::connection::Connection;
+use rnic_falcon::resources::Resources;
+use rnic_falcon::transaction::ulp::PulledData;
+use rnic_falcon::transaction::{Completion, PullReply, PushReply, Request, UpperLayer};
+use rnic_nvme::device::Io;
+use rnic_nvme::initiator::{Command, Failure, SubmitError};
+use rnic_nvme::layout::{Chunk, Geometry};
+use rnic_nvme::{Attached, Direction, Initiator, InitiatorConfig, Layout, Target, TargetConfig, status};
+use rnic_wire::falcon::{Body, CompletionCode, Ulp};
+
+use super::UNITS;
+use super::memory::{CommandMemory, Medium, Sources, gather_blocks};
+use crate::completion::{WcFlags, WcStatus};
+use crate::core::Core;
+use crate::dma::{Dma, NoDma};
+use crate::namespace::{NamespaceId, NvmeInitiator, NvmeRole};
+use crate::state::QpState;
+use crate::timer::Deadline;
+use crate::verbs::Verbs;
+use crate::verbs::send::send_completion;
+use crate::wq::{WqeOp, WqeState};
+
+/// NVMe's part of a connection.
+#[derive(Debug)]
+pub(crate) struct NvmeEnd {
+    role: Role,
+    /// Data that answers Pulls of the peer.
+    sources: Sources,
+}
+
+#[derive(Debug)]
+enum Role {
+    Initiator { initiator: Initiator, block_log2: u32 },
+    Target { target: Target, namespace: NamespaceId },
+}
+
+/// What could not be handed to the transaction layer for want of resources.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Blocked {
+    /// A request.
+    pub(crate) request: bool,
+    /// An answer.
+    pub(crate) answer: bool,
+}
+
+/// The one chunk of an initiator's namespace: a petabyte from the namespace's first block on. Where that ends only its
+/// target knows.
+const CHUNK_LOG2_GB: u32 = 20;
+
+impl NvmeEnd {
+    /// Returns the end that `role` says, of the queue pair in `slot` with a send queue of so many `commands`. Of the
+    /// peer's requests `places` can be told apart. None when a target's namespace does not exist.
+    pub(crate) fn new(role: &NvmeRole, verbs: &Verbs, core: &Core, places: u32) -> Option<Self> {
+        let role = match *role {
+            NvmeRole::Initiator(NvmeInitiator { namespace, block_log2, reads, timeout }) => {
+                let geometry = Geometry { chunk: CHUNK_LOG2_GB, stripe: 0, group: 0, block: block_log2 };
+                let layout = Layout::new(geometry, &[Chunk { connection: 0, namespace, first_block: 0 }]);
+                let config = InitiatorConfig {
+                    function: verbs.head.number.get(),
+                    namespace,
+                    commands: verbs.send.queue.limit().max(1),
+                    units: UNITS,
+                    timeout,
+                    reads,
+                };
+                let initiator = Initiator::new(config, layout.expect("the size of a block was checked"));
+                Role::Initiator { initiator, block_log2 }
+            }
+            NvmeRole::Target(namespace) => {
+                let known = core.drives.config(namespace)?;
+                let target = Target::new(TargetConfig {
+                    owner: verbs.head.slot,
+                    namespace: known.number,
+                    blocks: known.blocks,
+                    block_log2: known.device.block_log2,
+                    units: UNITS,
+                });
+                Role::Target { target, namespace }
+            }
+        };
+        Some(Self { role, sources: Sources::new(places) })
+    }
+
+    /// Returns the upper layer of its connection, for the time of a call.
+    pub(crate) fn upper<'a, D: Dma>(
+        &'a mut self,
+        verbs: &'a Verbs,
+        core: &'a Core,
+        dma: &'a mut D,
+    ) -> NvmeUpper<'a, D> {
+        let Self { role, sources } = self;
+        let mrs = &core.mrs;
+        match role {
+            Role::Initiator { initiator, .. } => {
+                let (head, send) = (&verbs.head, &verbs.send);
+                NvmeUpper::Initiator(initiator, CommandMemory { head, send, mrs, sources, dma })
+            }
+            Role::Target { target, namespace } => {
+                let namespace = core.drives.config(*namespace);
+                NvmeUpper::Target(target, Medium { namespace, mrs, sources, dma })
+            }
+        }
+    }
+
+    /// Hands the transaction layer what it can take; returns what it cannot.
+    pub(crate) fn hand_in(
+        &mut self,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        resources: &mut Resources,
+        connection: &mut Connection,
+    ) -> Blocked {
+        self.take_commands(verbs, core);
+        let now = core.now;
+        // What has arrived is placed with its packet, never here.
+        let mut nothing = NoDma;
+        // A connection that is dead ends its queue pair, and commands are flushed.
+        let _ = match self.upper(verbs, core, &mut nothing) {
+            NvmeUpper::Initiator(initiator, mut memory) => {
+                connection.work(now, |transactions| initiator.advance(0, transactions, resources, &mut memory))
+            }
+            NvmeUpper::Target(target, mut medium) => {
+                connection.work(now, |transactions| target.advance(transactions, resources, &mut medium))
+            }
+        };
+        self.settle(verbs, core);
+        let is_full = connection.transactions().is_full();
+        match &self.role {
+            Role::Initiator { initiator, .. } => {
+                Blocked { request: initiator.request_waits(0) && !is_full, answer: initiator.data_waits(0) }
+            }
+            Role::Target { target, .. } => {
+                let (request, answer) = target.waits();
+                Blocked { request: request && !is_full, answer }
+            }
+        }
+    }
+
+    /// Takes what is new in the send queue.
+    fn take_commands(&mut self, verbs: &mut Verbs, core: &mut Core) {
+        let Role::Initiator { initiator, block_log2 } = &mut self.role else { return };
+        let mut refused = None;
+        while verbs.send.queue.has_unsent() && verbs.head.state == QpState::ReadyToSend {
+            let counter = verbs.send.queue.next;
+            let wqe = verbs.send.queue.get(counter);
+            let direction = if wqe.op == WqeOp::Read { Direction::Read } else { Direction::Write };
+            let (first_block, blocks) = (wqe.remote >> *block_log2, wqe.length >> *block_log2);
+            let command = Command { direction, first_block, blocks, cookie: counter.into() };
+            let (packets, result) = (wqe.packets, initiator.submit(core.now, &command));
+            if result == Err(SubmitError::Full) {
+                break;
+            }
+            verbs.send.advance(packets);
+            if result.is_err() {
+                refused = Some(counter);
+                break;
+            }
+        }
+        if let Some(counter) = refused {
+            // Beyond all that a namespace can have.
+            complete(verbs, core, counter, Err(Failure::Status(status::OUT_OF_RANGE)));
+            self.take_commands(verbs, core);
+        }
+    }
+
+    /// Passes on what has come of the last input: completions, and requests for the device.
+    pub(crate) fn settle(&mut self, verbs: &mut Verbs, core: &mut Core) {
+        match &mut self.role {
+            Role::Initiator { initiator, .. } => {
+                while let Some(done) = initiator.poll() {
+                    complete(verbs, core, done.cookie as u32, done.result);
+                }
+            }
+            Role::Target { target, namespace } => {
+                while let Some(io) = target.take_io() {
+                    let Core { drives, timers, now, .. } = core;
+                    drives.submit(*now, *namespace, io, timers);
+                }
+            }
+        }
+    }
+
+    /// Returns whether there is something to hand to the transaction layer, and whether any of it is a request.
+    pub(crate) fn has_to_hand_in(&self, verbs: &Verbs) -> bool {
+        match &self.role {
+            Role::Initiator { initiator, .. } => {
+                verbs.send.queue.has_unsent() && verbs.head.state == QpState::ReadyToSend || initiator.has_to_send(0)
+            }
+            Role::Target { target, .. } => target.has_to_send(),
+        }
+    }
+
+    /// Returns how many packets from the peer made no sense.
+    pub(crate) fn peer_errors(&self) -> u64 {
+        match &self.role {
+            Role::Initiator { initiator, .. } => initiator.peer_errors().total(),
+            Role::Target { target, .. } => target.peer_errors().total(),
+        }
+    }
+
+    /// The device has served `io`.
+    pub(crate) fn served(&mut self, io: &Io) {
+        if let Role::Target { target, .. } = &mut self.role {
+            target.served(io);
+        }
+    }
+
+    /// Fails commands that have taken too long.
+    pub(crate) fn expire(&mut self, verbs: &mut Verbs, core: &mut Core) {
+        if let Role::Initiator { initiator, .. } = &mut self.role {
+            initiator.expire(core.now);
+            self.settle(verbs, core);
+        }
+    }
+
+    /// Returns when [`Self::expire`] has something to do, at the earliest.
+    pub(crate) fn deadline(&self) -> Deadline {
+        match &self.role {
+            Role::Initiator { initiator, .. } => initiator.next_timeout().map_or(Deadline::NEVER, Deadline::at),
+            Role::Target { .. } => Deadline::NEVER,
+        }
+    }
+
+    /// Collects the payload of a packet that leaves, with the transaction's `tag` where that is its own; false when the
+    /// memory is not there any more.
+    pub(crate) fn gather(&self, verbs: &Verbs, core: &mut Core, body: &Body, tag: Option<u64>, len: u32) -> bool {
+        let answer = if let Body::PullData { rsn, .. } = body { Some(self.sources.get(*rsn)) } else { None };
+        match &self.role {
+            Role::Initiator { .. } => answer.is_some_and(|source| {
+                let fits = verbs.send.owns(source.counter) && source.len == len;
+                fits && verbs.send.gather(&verbs.head, core, source.counter, source.offset as u32, len)
+            }),
+            Role::Target { target, namespace } => {
+                let Core { drives, mrs, segments, .. } = core;
+                let Some(namespace) = drives.config(*namespace) else { return false };
+                let log2 = namespace.device.block_log2;
+                let of_push = || tag.and_then(|tag| target.extent_of(tag)).map(|extent| extent.first_block << log2);
+                let Some(offset) = answer.map(|source| source.offset).or_else(of_push) else { return false };
+                gather_blocks(namespace, mrs, segments, offset, len)
+            }
+        }
+    }
+
+    /// Gives back what it holds of the NIC: the connection is over.
+    pub(crate) fn leave(&self, verbs: &Verbs, core: &mut Core) {
+        if let Role::Target { namespace, .. } = &self.role {
+            core.drives.forget(core.now, *namespace, verbs.head.slot);
+        }
+    }
+}
+
+/// Completes entry `counter` of the send queue, and frees those at its head that are completed.
+fn complete(verbs: &mut Verbs, core: &mut Core, counter: u32, result: Result<(), Failure>) {
+    let queue = &mut verbs.send.queue;
+    if counter.wrapping_sub(queue.head) >= queue.next.wrapping_sub(queue.head) {
+        // It was flushed.
+        return;
+    }
+    let entry = queue.get_mut(counter);
+    entry.state = WqeState::Completed;
+    let status = result.map_or_else(status_of, |()| WcStatus::Success);
+    let mut completion = send_completion(verbs.head.number, entry, status);
+    if let Err(failure) = result {
+        (completion.word, completion.flags) = (failure.word(), WcFlags::NVME);
+    }
+    let is_told = entry.flags.contains(crate::SendFlags::SIGNALED) || result.is_err();
+    while queue.head != queue.next && queue.get(queue.head).state == WqeState::Completed {
+        queue.head = queue.head.wrapping_add(1);
+    }
+    if is_told {
+        core.complete(verbs.head.send_cq, completion);
+    }
+    if verbs.head.state == QpState::SendQueueDrained {
+        verbs.send.notice_drained(&verbs.head, core);
+    }
+}
+
+/// Returns the status of verbs that comes nearest to `failure`.
+const fn status_of(failure: Failure) -> WcStatus {
+    match failure {
+        Failure::Status(status::OUT_OF_RANGE) => WcStatus::RemoteAccess,
+        Failure::Status(status::INVALID_NAMESPACE | status::INVALID_FIELD) | Failure::Refused(_) => {
+            WcStatus::RemoteInvalidRequest
+        }
+        Failure::Transaction(CompletionCode::LocalTimeout) | Failure::Lost | Failure::TimedOut => {
+            WcStatus::RetryExceeded
+        }
+        Failure::Status(_) | Failure::Transaction(_) => WcStatus::RemoteOperational,
+        Failure::Peer(_) => WcStatus::BadResponse,
+        Failure::Memory => WcStatus::LocalProtection,
+    }
+}
+
+/// NVMe as the upper layer of a connection, for the time of a call.
+pub(crate) enum NvmeUpper<'a, D> {
+    Initiator(&'a mut Initiator, CommandMemory<'a, D>),
+    Target(&'a mut Target, Medium<'a, D>),
+}
+
+/// Calls a method of whichever end it is.
+macro_rules! of_either {
+    ($self:ident, $method:ident($($argument:expr),*)) => {
+        match $self {
+            Self::Initiator(end, memory) => Attached { end: &mut **end, connection: 0, memory }.$method($($argument),*),
+            Self::Target(end, memory) => Attached { end: &mut **end, connection: 0, memory }.$method($($argument),*),
+        }
+    };
+}
+
+impl<D: Dma> UpperLayer for NvmeUpper<'_, D> {
+    fn push(&mut self, now: Time, request: &Request) -> PushReply {
+        of_either!(self, push(now, request))
+    }
+
+    fn pull(&mut self, now: Time, request: &Request) -> PullReply {
+        of_either!(self, pull(now, request))
+    }
+
+    /// Units are handed in with their headers.
+    fn headers(&self, _: u64) -> Ulp {
+        Ulp::None
+    }
+
+    fn complete(&mut self, now: Time, completion: &Completion) {
+        of_either!(self, complete(now, completion));
+    }
+
+    fn pulled(&mut self, now: Time, tag: u64, data: &PulledData) {
+        of_either!(self, pulled(now, tag, data));
+    }
+}

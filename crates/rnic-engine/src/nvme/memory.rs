@@ -1,0 +1,131 @@
+//! Where bytes of NVMe lie: an initiator's in the scatter/gather lists of its commands, a target's in the region behind
+//! its namespace.
+//!
+//! What arrives is placed with the packet that brings it. What leaves is named when it is handed to the transaction
+//! layer, and found each time that its packet leaves.
+
+use rnic_nvme::{Extent, Fault, HostMemory, Media, Moved, Span};
+use rnic_wire::falcon::Rsn;
+
+use crate::dma::{Dma, Segments};
+use crate::mr::{Access, MrTable};
+use crate::namespace::NamespaceConfig;
+use crate::verbs::gather::for_each_segment;
+use crate::verbs::head::Head;
+use crate::verbs::send::SendHalf;
+use crate::wr::Sge;
+
+/// Data that answers Pulls of the peer, by their numbers.
+#[derive(Debug)]
+pub(crate) struct Sources(Box<[Source]>);
+
+/// A run of bytes: of a command's memory, or of a namespace.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Source {
+    /// The entry of the send queue; unused by a target.
+    pub(super) counter: u32,
+    /// Bytes.
+    pub(super) len: u32,
+    /// The first byte of the command, or of the namespace.
+    pub(super) offset: u64,
+}
+
+impl Sources {
+    /// Returns a table for `places` requests that can be told apart.
+    pub(super) fn new(places: u32) -> Self {
+        Self(vec![Source::default(); places as usize].into_boxed_slice())
+    }
+
+    fn put(&mut self, rsn: Rsn, source: Source) {
+        let place = rsn.value() as usize & (self.0.len() - 1);
+        self.0[place] = source;
+    }
+
+    pub(super) fn get(&self, rsn: Rsn) -> Source {
+        self.0[rsn.value() as usize & (self.0.len() - 1)]
+    }
+}
+
+/// Memory of an initiator, for the time of a call.
+pub(crate) struct CommandMemory<'a, D> {
+    pub(super) head: &'a Head,
+    pub(super) send: &'a SendHalf,
+    pub(super) mrs: &'a MrTable,
+    pub(super) sources: &'a mut Sources,
+    pub(super) dma: &'a mut D,
+}
+
+impl<D: Dma> HostMemory for CommandMemory<'_, D> {
+    fn place(&mut self, _: usize, to: Span) -> Result<(), Fault> {
+        let Self { head, send, mrs, dma, .. } = self;
+        let counter = to.cookie as u32;
+        if !send.owns(counter) {
+            return Err(Fault);
+        }
+        let sges = send.queue.sges(counter);
+        let place = |at, segment| dma.place(at, segment);
+        for_each_segment(mrs, head.pd, sges, to.offset, to.length, Access::LOCAL_WRITE, place).map_err(|_| Fault)
+    }
+
+    fn gather(&mut self, _: usize, rsn: Rsn, from: Span) -> Result<(), Fault> {
+        let Self { head, send, mrs, sources, .. } = self;
+        let source = Source { counter: from.cookie as u32, len: from.length, offset: from.offset.into() };
+        if !send.owns(source.counter) {
+            return Err(Fault);
+        }
+        let sges = send.queue.sges(source.counter);
+        let readable = for_each_segment(mrs, head.pd, sges, from.offset, from.length, Access::empty(), |_, _| Ok(()));
+        readable.map_err(|_| Fault)?;
+        sources.put(rsn, source);
+        Ok(())
+    }
+}
+
+/// The medium of a target, for the time of a call.
+pub(crate) struct Medium<'a, D> {
+    pub(super) namespace: Option<&'a NamespaceConfig>,
+    pub(super) mrs: &'a MrTable,
+    pub(super) sources: &'a mut Sources,
+    pub(super) dma: &'a mut D,
+}
+
+impl<D: Dma> Media for Medium<'_, D> {
+    fn read(&mut self, moved: Moved, from: Extent) {
+        if let (Moved::Answer(rsn), Some(namespace)) = (moved, self.namespace) {
+            let log2 = namespace.device.block_log2;
+            let (len, offset) = (from.blocks << log2, from.first_block << log2);
+            self.sources.put(rsn, Source { counter: 0, len, offset });
+        }
+    }
+
+    fn write(&mut self, to: Extent) -> Result<(), Fault> {
+        let Self { namespace, mrs, dma, .. } = self;
+        let namespace = namespace.ok_or(Fault)?;
+        let log2 = namespace.device.block_log2;
+        let sge = namespace_bytes(namespace, to.first_block << log2, to.blocks << log2);
+        let place = |at, segment| dma.place(at, segment);
+        for_each_segment(mrs, namespace.pd, &[sge], 0, sge.len, Access::LOCAL_WRITE, place).map_err(|_| Fault)
+    }
+}
+
+/// Returns the memory of `len` bytes of `namespace` from its byte `offset` on.
+fn namespace_bytes(namespace: &NamespaceConfig, offset: u64, len: u32) -> Sge {
+    Sge { addr: namespace.addr.wrapping_add(offset), len, lkey: namespace.key.0 }
+}
+
+/// Collects the memory of `len` bytes of `namespace` from its byte `offset` on; false when the key does not cover it.
+pub(super) fn gather_blocks(
+    namespace: &NamespaceConfig,
+    mrs: &MrTable,
+    segments: &mut Segments,
+    offset: u64,
+    len: u32,
+) -> bool {
+    segments.clear();
+    let sge = namespace_bytes(namespace, offset, len);
+    for_each_segment(mrs, namespace.pd, &[sge], 0, len, Access::empty(), |_, segment| {
+        segments.push(segment);
+        Ok(())
+    })
+    .is_ok()
+}

@@ -1,0 +1,312 @@
+//! NVMe on queue pairs (F-2, F-43): commands beside RDMA on one NIC, whatever the wire does; and what cannot be done is
+//! a status by name, after which the queue pair goes on.
+
+use std::collections::BTreeMap;
+
+use rnic_base::{BitRate, Duration, RandomStream, RandomStreams};
+use rnic_engine::*;
+use rnic_nvme::device::Service as DeviceService;
+use rnic_nvme::initiator::Failure;
+use rnic_nvme::{DeviceConfig, PeerError, Reads, status};
+use rnic_wire::Qpn;
+
+use crate::common::{BASE, DELAY, DELIVERED, INBOX, LOST, Pair, Setup, Side, attributes, bad};
+
+const BLOCK: u32 = 512;
+const BLOCKS: u64 = 256;
+/// The namespace lies at end 1, above what RDMA writes there.
+const DRIVE: u64 = INBOX + (256 << 10);
+const NUMBER: u16 = 7;
+
+fn setup() -> Setup {
+    Setup { mtu: 4_096, depth: 32, ..Setup::new(&[]) }
+}
+
+fn namespace(pair: &mut Pair, key: u32) -> NamespaceId {
+    let side = &mut pair.ends[1];
+    let service = |us| DeviceService { latency: Duration::from_us(us), bandwidth: BitRate::gbps(20) };
+    let device = DeviceConfig { read: service(20), write: service(5), queue_depth: 8, block_log2: BLOCK.ilog2() };
+    let config = NamespaceConfig { number: NUMBER, blocks: BLOCKS, pd: side.pd, addr: DRIVE, key: Key(key), device };
+    side.engine.nvme().create_namespace(&config).expect("a legal namespace")
+}
+
+fn initiator(namespace: u16, reads: Reads) -> NvmeRole {
+    let (block_log2, timeout) = (BLOCK.ilog2(), Duration::from_secs(30));
+    NvmeRole::Initiator(NvmeInitiator { namespace, block_log2, reads, timeout })
+}
+
+/// A pair with an NVMe connection beside that of RDMA: its two ends.
+fn with_drive(setup: &Setup, reads: Reads) -> (Pair, [Qpn; 2]) {
+    let mut pair = Pair::new(setup, |_| DELIVERED);
+    let key = pair.ends[1].key;
+    let target = namespace(&mut pair, key);
+    let ends = pair.connect_nvme(setup, [Some(initiator(NUMBER, reads)), Some(NvmeRole::Target(target))]);
+    (pair, ends)
+}
+
+/// A Read or Write of `blocks` from block `first` on.
+fn command(pair: &mut Pair, qpn: Qpn, wr_id: u64, write: bool, (first, blocks): (u64, u32), addr: u64) {
+    let remote = RemoteMemory { addr: first * u64::from(BLOCK), rkey: 0 };
+    let op = if write { SendOp::Write { remote, immediate: None } } else { SendOp::Read { remote } };
+    pair.ends[0].post_on(qpn, wr_id, op, addr, blocks * BLOCK);
+}
+
+fn state(pair: &Pair, end: usize, qpn: Qpn) -> QpState {
+    pair.ends[end].engine.query_qp(qpn).expect("it lives").state
+}
+
+/// Runs until nothing has completed for a while; returns what has.
+fn finish(pair: &mut Pair) -> Vec<Completion> {
+    pair.run_for(Duration::from_ms(40));
+    pair.ends[0].done.drain(..).collect()
+}
+
+/// Random commands, none touching blocks of another under way, beside Writes of RDMA in both directions.
+fn share(seed: u64, reads: Reads, mut random: RandomStream) {
+    let (mut pair, [ours, theirs]) = with_drive(&setup(), reads);
+    pair.set_fate(bad(RandomStreams::new(seed).stream("wire"), 20, 10, 50));
+    let drive = (DRIVE - BASE) as usize;
+    let mut model = pair.ends[1].memory[drive..drive + (BLOCKS as usize) * BLOCK as usize].to_vec();
+    let mut under_way: BTreeMap<u64, (bool, u64, u32)> = BTreeMap::new();
+    let (mut commands, mut writes) = (0, 0);
+    for wr_id in 0..150 {
+        let (first, blocks) = (random.below(BLOCKS - 20), random.between(1, 20) as u32);
+        let place = BASE + (wr_id % 16) * 16_384;
+        let apart = |(_, other, count): &(bool, u64, u32)| {
+            first + u64::from(blocks) <= *other || *other + u64::from(*count) <= first
+        };
+        let is_free = !under_way.contains_key(&(wr_id % 16));
+        if is_free && under_way.values().all(apart) {
+            let write = random.below(2) == 0;
+            let at = (place - BASE) as usize;
+            for byte in &mut pair.ends[0].memory[at..at + (blocks * BLOCK) as usize] {
+                *byte = random.below(256) as u8;
+            }
+            if write {
+                let to = first as usize * BLOCK as usize;
+                let bytes = pair.ends[0].bytes(place, blocks * BLOCK).to_vec();
+                model[to..to + bytes.len()].copy_from_slice(&bytes);
+            }
+            command(&mut pair, ours, wr_id % 16, write, (first, blocks), place);
+            under_way.insert(wr_id % 16, (write, first, blocks));
+        }
+        for end in [0, 1] {
+            let qpn = pair.ends[end].qpn;
+            let remote = pair.remote(end, INBOX + (wr_id % 8) * 4_096);
+            if pair.ends[end].engine.send_queue_room(qpn).is_some_and(|room| room > 0) {
+                pair.ends[end].post(1_000, SendOp::Write { remote, immediate: None }, BASE + 300_000, 4_000);
+            }
+        }
+        pair.run_for(Duration::from_us(random.below(60)));
+        if wr_id == 149 {
+            pair.run_for(Duration::from_ms(100));
+        }
+        for done in pair.ends[0].done.drain(..).collect::<Vec<_>>() {
+            assert_eq!(done.status, WcStatus::Success, "seed {seed}: {done:?} {:?}", done.nvme_failure());
+            if done.wr_id == 1_000 {
+                writes += 1;
+                continue;
+            }
+            let (write, first, blocks) = under_way.remove(&done.wr_id).expect("once");
+            commands += 1;
+            let from = first as usize * BLOCK as usize;
+            let due = &model[from..from + (blocks * BLOCK) as usize];
+            let got = pair.ends[0].bytes(BASE + done.wr_id * 16_384, blocks * BLOCK);
+            assert!(write || due == got, "seed {seed}: blocks from {first} on");
+        }
+    }
+    assert!(under_way.is_empty() && commands > 40 && writes > 100, "{commands} commands and {writes} Writes");
+    assert!(pair.ends[1].memory[drive..][..model.len()] == model, "seed {seed}: what was written is there");
+    assert_eq!((state(&pair, 0, ours), state(&pair, 1, theirs)), (QpState::ReadyToSend, QpState::ReadyToSend));
+    for end in &pair.ends {
+        assert!(end.engine.falcon_stats().is_some_and(|stats| stats.is_idle), "all resources are back");
+    }
+}
+
+#[test]
+fn f2_nvme_and_rdma_share_a_nic_over_a_bad_wire() {
+    for seed in 0..12 {
+        let reads = if seed % 2 == 0 { Reads::Push } else { Reads::Pull };
+        share(seed, reads, RandomStreams::new(seed).stream("commands"));
+    }
+}
+
+fn failures(done: &[Completion]) -> Vec<(u64, WcStatus, Option<Failure>)> {
+    let mut all: Vec<_> = done.iter().map(|done| (done.wr_id, done.status, done.nvme_failure())).collect();
+    all.sort_unstable_by_key(|(wr_id, ..)| *wr_id);
+    all
+}
+
+#[test]
+fn what_a_namespace_cannot_do_is_a_status_by_name_and_the_queue_pair_lives() {
+    for reads in [Reads::Push, Reads::Pull] {
+        let (mut pair, [ours, _]) = with_drive(&setup(), reads);
+        command(&mut pair, ours, 0, false, (BLOCKS - 1, 1), BASE);
+        command(&mut pair, ours, 1, false, (BLOCKS - 1, 2), BASE + 8_192);
+        command(&mut pair, ours, 2, true, (1 << 40, 1), BASE);
+        // Beyond what any namespace has: its initiator knows.
+        command(&mut pair, ours, 3, true, (1 << 54, 1), BASE);
+        command(&mut pair, ours, 4, true, (0, 1), BASE);
+        let out_of_range = (WcStatus::RemoteAccess, Some(Failure::Status(status::OUT_OF_RANGE)));
+        let fine = (WcStatus::Success, None);
+        let ended: Vec<_> = failures(&finish(&mut pair)).into_iter().map(|(_, status, why)| (status, why)).collect();
+        assert_eq!(ended, [fine, out_of_range, out_of_range, out_of_range, fine], "{reads:?}");
+        assert_eq!(state(&pair, 0, ours), QpState::ReadyToSend);
+    }
+}
+
+#[test]
+fn a_namespace_that_is_not_there_is_a_status_by_name() {
+    for reads in [Reads::Push, Reads::Pull] {
+        let mut pair = Pair::new(&setup(), |_| DELIVERED);
+        let key = pair.ends[1].key;
+        let target = NvmeRole::Target(namespace(&mut pair, key));
+        let [ours, _] = pair.connect_nvme(&setup(), [Some(initiator(NUMBER + 1, reads)), Some(target)]);
+        for wr_id in 0..2 {
+            command(&mut pair, ours, wr_id, wr_id == 1, (0, 8), BASE);
+            let failure = Failure::Status(status::INVALID_NAMESPACE);
+            let ended = (wr_id, WcStatus::RemoteInvalidRequest, Some(failure));
+            assert_eq!(failures(&finish(&mut pair)), [ended], "{reads:?}");
+            assert_eq!(failure.to_string(), "status 0x000b: invalid namespace");
+        }
+        assert_eq!(state(&pair, 0, ours), QpState::ReadyToSend);
+    }
+}
+
+/// The region behind the namespace covers half of it, as a file does that is too short.
+#[test]
+fn a_medium_that_is_shorter_than_its_namespace_is_a_status_by_name() {
+    for reads in [Reads::Push, Reads::Pull] {
+        let mut pair = Pair::new(&setup(), |_| DELIVERED);
+        let short = pair.ends[1].register(DRIVE, BLOCKS / 2 * u64::from(BLOCK));
+        let target = NvmeRole::Target(namespace(&mut pair, short));
+        let [ours, theirs] = pair.connect_nvme(&setup(), [Some(initiator(NUMBER, reads)), Some(target)]);
+        let half = BLOCKS / 2;
+        for (wr_id, write, first, expected) in [
+            (0, false, half - 8, None),
+            (1, false, half, Some(status::UNRECOVERED_READ)),
+            (2, true, half, Some(status::WRITE_FAULT)),
+            (3, true, half - 8, None),
+            (4, false, half - 4, Some(status::UNRECOVERED_READ)),
+        ] {
+            command(&mut pair, ours, wr_id, write, (first, 8), BASE);
+            let status = if expected.is_some() { WcStatus::RemoteOperational } else { WcStatus::Success };
+            let ended = (wr_id, status, expected.map(Failure::Status));
+            assert_eq!(failures(&finish(&mut pair)), [ended], "{reads:?}");
+        }
+        assert_eq!((state(&pair, 0, ours), state(&pair, 1, theirs)), (QpState::ReadyToSend, QpState::ReadyToSend));
+    }
+}
+
+#[test]
+fn f43_a_peer_without_nvme_says_so_and_both_queue_pairs_live() {
+    let orders: [&[(&str, &str)]; 4] =
+        [&[], &[("ordering", "weak")], &[("ordering", "unordered")], &[("errors", "complete-in-error")]];
+    for (options, reads) in orders.into_iter().flat_map(|options| [Reads::Push, Reads::Pull].map(|r| (options, r))) {
+        let setup = Setup { mtu: 4_096, ..Setup::new(options) };
+        let mut pair = Pair::new(&setup, |_| DELIVERED);
+        let [ours, theirs] = pair.connect_nvme(&setup, [Some(initiator(NUMBER, reads)), None]);
+        for wr_id in 0..4 {
+            command(&mut pair, ours, wr_id, wr_id % 2 == 1, (0, 8), BASE);
+        }
+        let failure = Failure::Refused(PeerError::NoNvme);
+        let all: Vec<_> = (0..4).map(|wr_id| (wr_id, WcStatus::RemoteInvalidRequest, Some(failure))).collect();
+        assert_eq!(failures(&finish(&mut pair)), all, "{options:?} {reads:?}");
+        assert_eq!((state(&pair, 0, ours), state(&pair, 1, theirs)), (QpState::ReadyToSend, QpState::ReadyToSend));
+    }
+}
+
+#[test]
+fn commands_that_make_no_sense_are_not_taken() {
+    let (mut pair, [ours, theirs]) = with_drive(&setup(), Reads::Push);
+    let key = pair.ends[1].key;
+    let unknown = namespace(&mut pair, key);
+    let remote = RemoteMemory { addr: 0, rkey: 0 };
+    let read = SendOp::Read { remote };
+    let mut post = |end: usize, qpn, op, len| {
+        let sges = [pair.ends[end].sge(BASE, len)];
+        pair.ends[end].engine.post_send(qpn, &SendRequest { wr_id: 0, op, sges: &sges, flags: SendFlags::empty() })
+    };
+    assert_eq!(post(0, ours, SendOp::Send { immediate: None }, BLOCK), Err(PostError::NvmeOperation));
+    assert_eq!(post(0, ours, SendOp::Write { remote, immediate: Some(1) }, BLOCK), Err(PostError::NvmeOperation));
+    assert_eq!(post(0, ours, SendOp::FetchAdd { remote, add: 1 }, 8), Err(PostError::NvmeOperation));
+    let blocks = |addr, bytes| Err(PostError::NvmeBlocks { addr, bytes, block: BLOCK, most: 1 << 20 });
+    assert_eq!(post(0, ours, read, BLOCK + 1), blocks(0, BLOCK + 1));
+    assert_eq!(post(0, ours, read, 0), blocks(0, 0));
+    assert_eq!(post(0, ours, read, (1 << 20) + BLOCK), blocks(0, (1 << 20) + BLOCK));
+    let odd = SendOp::Read { remote: RemoteMemory { addr: 3, rkey: 0 } };
+    assert_eq!(post(0, ours, odd, BLOCK), blocks(3, BLOCK));
+    assert_eq!(post(1, theirs, read, BLOCK), Err(PostError::NvmeTarget));
+    let Side { engine, pd, cq, .. } = &mut pair.ends[0];
+    let fresh = QpAttributes { nvme: Some(initiator(1, Reads::Push)), ..attributes(&setup(), *pd, *cq, None) };
+    let datagrams = QpAttributes { service: Service::UnreliableDatagram, ..fresh.clone() };
+    assert_eq!(engine.create_qp(&datagrams), Err(ResourceError::NvmeWithoutFalcon));
+    let stranger = QpAttributes { nvme: Some(NvmeRole::Target(unknown)), ..fresh.clone() };
+    assert_eq!(engine.create_qp(&stranger), Err(ResourceError::Unknown("namespace")));
+    let qpn = engine.create_qp(&fresh).expect("legal attributes");
+    engine.modify_to_init(qpn).expect("from reset");
+    let connection = QpConnection {
+        peer: PeerId(1),
+        dest_qpn: Qpn::new(9),
+        rq_psn: rnic_base::Psn::new(0),
+        mtu: 1_024,
+        min_rnr_timer: RnrTimer::from_code(1),
+        max_dest_rd_atomic: 1,
+    };
+    let refused = engine.modify_to_rtr(qpn, &connection).expect_err("a unit does not fit");
+    assert_eq!(refused.to_string(), "path MTU of a queue pair for NVMe: 1024 is outside 4096 to 8192 in steps of 4");
+}
+
+#[test]
+fn a_peer_that_is_gone_ends_the_queue_pair_as_with_rdma() {
+    let (mut pair, [ours, _]) = with_drive(&Setup { retry_count: 2, ..setup() }, Reads::Push);
+    pair.set_fate(|_| LOST);
+    command(&mut pair, ours, 0, false, (0, 8), BASE);
+    command(&mut pair, ours, 1, true, (8, 8), BASE);
+    pair.run_for(Duration::from_secs(2));
+    let ended = pair.ends[0].take();
+    assert_eq!(ended, [(0, WcStatus::RetryExceeded), (1, WcStatus::RetryExceeded)]);
+    assert_eq!(state(&pair, 0, ours), QpState::Error);
+    assert!(pair.ends[0].engine.falcon_stats().is_some_and(|stats| stats.is_idle));
+}
+
+/// Whatever the device has under way when its target goes is nobody's: least of all that of the next queue pair in the
+/// same slot.
+#[test]
+fn a_target_that_is_reset_or_destroyed_leaves_nothing_at_its_device() {
+    let (mut pair, [ours, theirs]) = with_drive(&setup(), Reads::Push);
+    let namespace = NamespaceConfig {
+        number: NUMBER,
+        blocks: BLOCKS,
+        pd: pair.ends[1].pd,
+        addr: DRIVE,
+        key: Key(pair.ends[1].key),
+        device: DeviceConfig {
+            read: DeviceService { latency: Duration::from_ms(1), bandwidth: BitRate::gbps(20) },
+            write: DeviceService { latency: Duration::from_ms(1), bandwidth: BitRate::gbps(20) },
+            queue_depth: 8,
+            block_log2: BLOCK.ilog2(),
+        },
+    };
+    let slow = pair.ends[1].engine.nvme().create_namespace(&namespace).expect("a legal namespace");
+    let [first, second] =
+        pair.connect_nvme(&setup(), [Some(initiator(NUMBER, Reads::Push)), Some(NvmeRole::Target(slow))]);
+    for wr_id in 0..16 {
+        command(&mut pair, first, wr_id, false, (wr_id * 8, 8), BASE + wr_id * 4_096);
+    }
+    pair.run_for(DELAY * 10);
+    let busy = pair.ends[1].engine.nvme().destroy_namespace(slow);
+    assert_eq!(busy, Err(ResourceError::Busy("namespace")));
+    pair.ends[1].engine.destroy_qp(second).expect("it is there");
+    pair.ends[1].others.retain(|qpn| *qpn != second);
+    pair.ends[1].engine.nvme().destroy_namespace(slow).expect("nobody is in front of it");
+    pair.ends[0].engine.modify_to_error(first).expect("it is there");
+    pair.ends[0].take();
+    command(&mut pair, ours, 0, false, (0, 8), BASE);
+    pair.run_for(Duration::from_ms(20));
+    let ended = pair.ends[0].take();
+    assert!(ended.contains(&(0, WcStatus::Success)), "{ended:?}");
+    pair.ends[1].engine.modify_to_reset(theirs).expect("it is there");
+    pair.run_for(Duration::from_ms(20));
+    assert!(pair.ends[1].engine.falcon_stats().is_some_and(|stats| stats.is_idle));
+}

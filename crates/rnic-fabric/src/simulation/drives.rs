@@ -1,0 +1,110 @@
+//! Hosts that use a drive: a namespace at its host, and a connection for each client.
+
+use rnic_base::limits::WORK_REQUESTS_MAX;
+use rnic_base::{Duration, RandomStreams};
+use rnic_engine::{NamespaceConfig, NamespaceId, NvmeInitiator, NvmeRole};
+use rnic_nvme::Direction;
+
+use super::Simulation;
+use super::connect::QueueSizes;
+use crate::host::{Buffers, Host, Load, NvmeUser, fill_drive, first_wrong_block};
+use crate::workload::WorkloadPlan;
+use crate::workload::nvme::{BLOCK_LOG2, NvmePlan};
+
+/// The namespace's number.
+const NAMESPACE: u16 = 1;
+/// How long a command may take: what hosts of NVMe have unless they are told otherwise.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// How often a packet is sent, at most: Falcon's own limit, where no program says otherwise.
+const ATTEMPTS: u32 = 64;
+
+impl Simulation {
+    /// Makes the drive of the plan, and connects its clients, which begin at once.
+    pub(super) fn begin_nvme(&mut self) {
+        let WorkloadPlan::Nvme(plan) = self.plan.workload else { return };
+        let plan = NvmePlan { checked: self.plan.checked_payload, ..plan };
+        let streams = RandomStreams::new(self.seed);
+        let load = |host: u32, client: u32| {
+            let random = streams.stream(&format!("workload/nvme/host-{host}"));
+            Load::new(plan, random, u64::from(client) * plan.span())
+        };
+        if plan.local {
+            self.parts.host_mut(plan.to).set_nvme(NvmeUser::local(load(plan.to, 0), &plan));
+            return self.parts.lower(plan.to, self.now);
+        }
+        let drive = make_drive(self.parts.host_mut(plan.to), &plan);
+        for client in 0..plan.clients {
+            let host = plan.from + client;
+            let mut load = load(host, client);
+            if plan.checked {
+                load.keep_written();
+            }
+            self.connect_client(&plan, host, load, &drive);
+        }
+        self.drive = Some(drive);
+    }
+
+    fn connect_client(&mut self, plan: &NvmePlan, host: u32, load: Load, drive: &Drive) {
+        let initiator =
+            NvmeInitiator { namespace: NAMESPACE, block_log2: BLOCK_LOG2, reads: plan.reads, timeout: TIMEOUT };
+        let roles = [Some(NvmeRole::Initiator(initiator)), Some(NvmeRole::Target(drive.namespace))];
+        // Commands end in any order, and an entry is free when those before it are.
+        let sends = plan.depth.saturating_mul(4).min(WORK_REQUESTS_MAX);
+        let sizes = |sends| QueueSizes { sends, receives: 0, sges: 1 };
+        let ends = [(host, sizes(sends)), (plan.to, sizes(0))];
+        let (qpn, _) = self.connect_as(self.now, ends, roles, ATTEMPTS);
+        let node = self.parts.host_mut(host);
+        let buffers = node.make_buffers(plan.bytes * u64::from(plan.depth));
+        node.memory_by_hand += node.memory_of_flows();
+        node.set_nvme(NvmeUser::remote(load, qpn, buffers));
+        self.parts.lower(host, self.now);
+    }
+
+    /// Checks that the drive holds what clients have written.
+    pub(super) fn check_drive(&mut self) {
+        let (WorkloadPlan::Nvme(plan), Some(drive)) = (&self.plan.workload, &self.drive) else { return };
+        let written: Vec<_> =
+            self.parts.hosts().filter_map(|host| host.nvme.as_deref()).flat_map(|user| user.written()).collect();
+        let (now, buffers) = (self.now, drive.buffers);
+        let Host { memory: Some(memory), violations, .. } = self.parts.host_mut(plan.to) else { return };
+        let Some(block) = buffers.block else { return };
+        for extent in written {
+            let local = block.local + (extent.first_block << BLOCK_LOG2);
+            if let Some((number, byte)) = first_wrong_block(memory, local, extent) {
+                let what = format!("block {number} of the drive is not what was written, from byte {byte} on");
+                violations.add(now, what);
+            }
+        }
+    }
+
+    /// Returns what ends of NVMe did wrong, by the word of the other ends.
+    pub(super) fn nvme_errors(&mut self) -> u64 {
+        self.parts.hosts_mut().map(|host| host.engine.nvme().peer_errors()).sum()
+    }
+}
+
+/// The drive of a plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drive {
+    pub(crate) namespace: NamespaceId,
+    pub(crate) buffers: Buffers,
+}
+
+/// Makes the namespace of a drive, of registered memory of `host`.
+fn make_drive(host: &mut Host, plan: &NvmePlan) -> Drive {
+    let buffers = host.make_buffers(plan.drive_blocks() << BLOCK_LOG2);
+    host.memory_by_hand += host.memory_of_flows();
+    if let (Direction::Read, Some(block), Some(memory)) = (plan.direction, buffers.block, &mut host.memory) {
+        fill_drive(memory, block.local, plan.drive_blocks());
+    }
+    let config = NamespaceConfig {
+        number: NAMESPACE,
+        blocks: plan.drive_blocks(),
+        pd: host.pd,
+        addr: buffers.addr,
+        key: buffers.key,
+        device: plan.drive,
+    };
+    let namespace = host.engine.nvme().create_namespace(&config).expect("the plan was checked");
+    Drive { namespace, buffers }
+}
