@@ -125,7 +125,7 @@
 //! not of those that began in the warm-up. `op` is `write-imm`, or `send`. Flows are the connections, from the first
 //! collective to the last: their slowdown says little.
 //!
-//! With `nvme`, hosts read or write a drive of host `to` over Falcon (`ordering = "unordered"`, packets of 4096 bytes),
+//! With `nvme`, hosts read or write a drive of host `to` over Falcon (packets of 4096 bytes or more),
 //! `depth` commands of `message` bytes under way at once. `drive = { read_rate = "26Gbps", read_latency = "60us",
 //! write_rate = "12Gbps", write_latency = "15us", queue_depth = 128 }` is what it can; with `local = true` there, its
 //! own host uses it instead, without a network.

@@ -211,7 +211,7 @@ fn plans_that_make_no_sense_say_why() {
     let sound = plan("op = \"read\"\nmessage = \"4KiB\"", "");
     assert!(Plan::from_toml(&sound).is_ok_and(|plan| Simulation::new(&plan, 1).is_ok()));
     for (from, to, key) in [
-        ("\"unordered\"", "\"weak\"", "transport.ordering"),
+        ("name = \"falcon\"\n        ordering = \"unordered\"", "name = \"irn\"", "transport.name"),
         ("mtu = 4096", "mtu = 1024", "mtu"),
         ("op = \"read\"", "op = \"send\"", "workload.op"),
         ("message = \"4KiB\"", "message = \"100B\"", "workload.message"),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use rnic_base::Duration;
 use rnic_base::limits::READS_IN_PROGRESS_MAX;
-use rnic_engine::{CqId, PdId, RnrTimer, SrqId};
+use rnic_engine::{CqId, NvmeRole, PdId, RnrTimer, SrqId};
 use rnic_wire::Qpn;
 use rnic_wire::cm::ServiceId;
 
@@ -31,6 +31,8 @@ pub struct QueueConfig {
     pub max_sge: u32,
     /// Every send request completes visibly, whatever its flags.
     pub signal_all: bool,
+    /// The end of NVMe that it is, on Falcon; RDMA where there is none.
+    pub nvme: Option<NvmeRole>,
 }
 
 /// What this end wants of a connection; the same for the end that asks and the end that accepts.
@@ -68,6 +70,7 @@ impl ConnectionConfig {
                 max_recv_wr: 256,
                 max_sge: 4,
                 signal_all: false,
+                nvme: None,
             },
             transports: default_transports(),
             reads_max: 16,

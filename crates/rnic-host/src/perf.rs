@@ -10,6 +10,9 @@
 //! pattern that belongs to it alone, and is compared byte by byte where it arrives (Writes carry an immediate then, so
 //! that the far end knows).
 //!
+//! **NVMe** goes to a namespace of the end that serves, which is memory there. Verification of Writes reads each one
+//! back: nothing at a target hears when a command is done.
+//!
 //! **Latency** is a ping-pong of Sends with one in flight: both sides Send, and half a round trip is reported, as
 //! `ib_send_lat` does. With one operation of another kind in flight, the time from posting to completion is reported,
 //! whole.
@@ -17,6 +20,7 @@
 mod client;
 mod control;
 mod latency;
+mod nvme;
 mod order;
 mod pattern;
 mod peers;
@@ -32,7 +36,7 @@ mod waiting;
 use std::net::SocketAddr;
 
 use rnic_base::Duration;
-use rnic_engine::{PostError, WcStatus};
+use rnic_engine::{NvmeFailure, PostError, WcStatus};
 use serde::{Deserialize, Serialize};
 
 use crate::defaults::ROCE_TRANSPORT;
@@ -66,11 +70,16 @@ pub enum Op {
     Atomic,
     /// Compare-and-swap on eight bytes.
     CompareSwap,
+    /// Read of blocks of the far end's namespace, over NVMe.
+    NvmeRead,
+    /// Write of such blocks.
+    NvmeWrite,
 }
 
 impl Op {
     /// Every one.
-    pub const ALL: [Self; 5] = [Self::Write, Self::Send, Self::Read, Self::Atomic, Self::CompareSwap];
+    pub const ALL: [Self; 7] =
+        [Self::Write, Self::Send, Self::Read, Self::Atomic, Self::CompareSwap, Self::NvmeRead, Self::NvmeWrite];
 
     /// Its name in reports and on command lines.
     pub const fn name(self) -> &'static str {
@@ -80,7 +89,14 @@ impl Op {
             Self::Read => "read",
             Self::Atomic => "atomic",
             Self::CompareSwap => "compare-swap",
+            Self::NvmeRead => "nvme-read",
+            Self::NvmeWrite => "nvme-write",
         }
+    }
+
+    /// Returns whether it is a command of NVMe.
+    pub const fn is_nvme(self) -> bool {
+        matches!(self, Self::NvmeRead | Self::NvmeWrite)
     }
 
     /// Whether it works on eight bytes, whatever the size asked for.
@@ -195,6 +211,14 @@ pub enum PerfError {
         /// What would do without.
         unless: String,
     },
+    /// The transport carries no NVMe.
+    #[error("{op} is NVMe, which falcon carries and {transport} does not: take falcon")]
+    NvmeNeedsFalcon {
+        /// The operation.
+        op: &'static str,
+        /// The transport that was asked for.
+        transport: &'static str,
+    },
     /// The NIC does not take an operation.
     #[error("an operation cannot be posted: {0}")]
     Post(#[from] PostError),
@@ -241,6 +265,14 @@ pub enum PerfError {
         peer: SocketAddr,
         /// The status of its completion.
         status: WcStatus,
+    },
+    /// A command of NVMe failed.
+    #[error("{peer}: an NVMe command failed: {failure}")]
+    Command {
+        /// With whom.
+        peer: SocketAddr,
+        /// How.
+        failure: NvmeFailure,
     },
     /// Nobody can listen.
     #[error(transparent)]

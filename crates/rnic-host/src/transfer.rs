@@ -148,7 +148,7 @@ pub fn send_bytes(
     let terms = Terms::new(*port, transport, options, *impairment, *timeout)?;
     let bytes = content.len() as u64;
     let queue = config.depth.saturating_mul(2).min(WORK_REQUESTS_MAX);
-    let wanted = Wanted { task: Task::Transfer(TransferTask { bytes }), local_bytes: bytes, qps: 1, queue };
+    let wanted = Wanted { task: Task::Transfer(TransferTask { bytes }), local_bytes: bytes, qps: 1, queue, nvme: None };
     let mut session = Session::open(nic, to, &terms, &wanted)?;
     nic.bytes_mut(&session.region)[..content.len()].copy_from_slice(content);
     let before = sent(nic);

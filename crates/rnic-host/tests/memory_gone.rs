@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{HALF, Side, drive};
-use rnic_base::{Duration, Psn};
+use rnic_base::{BitRate, Duration, Psn};
 use rnic_engine::{
-    Access, AsyncEvent, Completion, DatagramAddress, PeerId, QpAttributes, QpConnection, QpTiming, RecvRequest,
+    Access, AsyncEvent, Completion, DatagramAddress, DeviceConfig, DeviceService, NamespaceConfig, NvmeFailure,
+    NvmeInitiator, NvmeReads, NvmeRole, PeerId, QpAttributes, QpConnection, QpTiming, RecvRequest, RemoteMemory,
     RnrTimer, SendOp, Service, Sge, SrqId, Transport, WcStatus,
 };
 use rnic_host::{NicConfig, Region, TransportChoice};
@@ -160,6 +161,7 @@ struct Bench {
     tried: (Qpn, Qpn),
     beside: (Qpn, Qpn),
     there: PeerId,
+    back: PeerId,
     srq: Option<SrqId>,
 }
 
@@ -185,7 +187,7 @@ impl Bench {
             ends
         };
         let (tried, beside) = (join(srq), join(None));
-        let mut bench = Self { left, right, way, tried, beside, there, srq };
+        let mut bench = Self { left, right, way, tried, beside, there, back, srq };
         // A way through memory is there from the second packet on.
         (0..3).for_each(|_| bench.beside_goes_on());
         bench
@@ -230,6 +232,11 @@ impl Bench {
 }
 
 fn new_qp(side: &mut Side, way: Way, srq: Option<SrqId>) -> Qpn {
+    new_end(side, way, srq, None)
+}
+
+/// The same, which may be an end of NVMe.
+fn new_end(side: &mut Side, way: Way, srq: Option<SrqId>, nvme: Option<NvmeRole>) -> Qpn {
     let choice = TransportChoice::named(way.transport, way.options).expect("legal options");
     let attributes = QpAttributes {
         pd: side.pd,
@@ -244,7 +251,7 @@ fn new_qp(side: &mut Side, way: Way, srq: Option<SrqId>) -> Qpn {
         service: way.service,
         transport: Arc::new(Transport::new(choice.profile).expect("a whole profile")),
         number: None,
-        nvme: None,
+        nvme,
     };
     let qpn = side.nic.create_qp(&attributes).expect("a free number");
     side.nic.modify_to_init(qpn).expect("a fresh queue pair");
@@ -444,3 +451,50 @@ fn nobody_acknowledges_and_memory_is_gone() {
         }
     }
 }
+
+/// A namespace whose file becomes too short: commands beyond its end are answered with a status of the medium, one by
+/// one, and those before it go on, as do those of RDMA beside them (F-2).
+#[test]
+fn f2_a_file_behind_a_namespace_that_becomes_too_short_is_a_status_and_no_more() {
+    for (bypass, reads) in [(false, NvmeReads::Push), (true, NvmeReads::Push), (false, NvmeReads::Pull)] {
+        let way = Way { transport: "falcon", options: &[], service: Service::ReliableConnection, bypass };
+        let mut bench = Bench::new(way, false);
+        let theirs = Theirs::register(&mut bench.right);
+        let service = DeviceService { latency: Duration::from_us(5), bandwidth: BitRate::gbps(100) };
+        let device = DeviceConfig { read: service, write: service, queue_depth: 32, block_log2: 9 };
+        let (blocks, pd) = ((PAGES * PAGE / 512) as u64, bench.right.pd);
+        let (addr, key) = (theirs.region.addr(), theirs.region.key());
+        let config = NamespaceConfig { number: 3, blocks, pd, addr, key, device };
+        let namespace = bench.right.nic.nvme().create_namespace(&config).expect("a legal namespace");
+        let role = NvmeInitiator { namespace: 3, block_log2: 9, reads, timeout: Duration::from_secs(5) };
+        let from = new_end(&mut bench.left, way, None, Some(NvmeRole::Initiator(role)));
+        let to = new_end(&mut bench.right, way, None, Some(NvmeRole::Target(namespace)));
+        make_ready(&mut bench.left, way, from, to, bench.there);
+        make_ready(&mut bench.right, way, to, from, bench.back);
+        let gone = PAGES * PAGE / 2;
+        let command = |bench: &mut Bench, write: bool, at: usize| {
+            let remote = RemoteMemory { addr: at as u64, rkey: 0 };
+            let op = if write { SendOp::Write { remote, immediate: None } } else { SendOp::Read { remote } };
+            let sge = bench.left.sge(HALF, 8_192);
+            bench.left.post(from, 5, op, &[sge]);
+            let [done, _] = bench.wait(1, 0);
+            (done[0].status, done[0].nvme_failure())
+        };
+        let fine = (WcStatus::Success, None);
+        let status = |status| (WcStatus::RemoteOperational, Some(NvmeFailure::Status(status)));
+        assert_eq!(command(&mut bench, true, gone), fine, "{way:?}");
+        theirs.tear(Kind::Shortened);
+        for _ in 0..2 {
+            assert_eq!(command(&mut bench, false, gone - 4_096), status(UNRECOVERED_READ), "{way:?} {reads:?}");
+            assert_eq!(command(&mut bench, true, gone), status(WRITE_FAULT), "{way:?} {reads:?}");
+            assert_eq!(command(&mut bench, true, gone - 8_192), fine, "{way:?} {reads:?}");
+            assert_eq!(command(&mut bench, false, 0), fine, "{way:?} {reads:?}");
+            bench.beside_goes_on();
+        }
+        assert!(bench.events().iter().all(Vec::is_empty), "no queue pair has failed: {way:?}");
+    }
+}
+
+/// Status fields of NVMe's media errors.
+const WRITE_FAULT: u16 = 0x280;
+const UNRECOVERED_READ: u16 = 0x281;

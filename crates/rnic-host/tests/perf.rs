@@ -68,8 +68,15 @@ impl Server {
     }
 }
 
+/// The operations that `transport` carries.
+fn operations(transport: &str) -> impl Iterator<Item = Op> {
+    let is_falcon = transport == "falcon";
+    Op::ALL.into_iter().filter(move |op| is_falcon || !op.is_nvme())
+}
+
 fn quick(op: Op) -> PerfConfig {
-    PerfConfig { op, size_bytes: 5_000, depth: 8, length: Length::Count(200), verify: true, ..PerfConfig::default() }
+    let size_bytes = if op.is_nvme() { 5_120 } else { 5_000 };
+    PerfConfig { op, size_bytes, depth: 8, length: Length::Count(200), verify: true, ..PerfConfig::default() }
 }
 
 /// Its warm-up was a thousand rounds, whatever they took: 20 s here.
@@ -92,7 +99,7 @@ fn every_operation_is_measured_and_verified_with_every_transport() {
     let server = Server::start(ServeConfig::default());
     let mut nic = open("client");
     for transport in ALL {
-        for op in Op::ALL {
+        for op in operations(transport) {
             let config = PerfConfig { transport: transport.to_owned(), qps: 3, ..quick(op) };
             let report = measure(&mut nic, server.address, &config).expect("the server serves");
             assert_eq!((report.transport.as_str(), report.op.as_str()), (transport, op.name()));
@@ -105,7 +112,7 @@ fn every_operation_is_measured_and_verified_with_every_transport() {
         }
     }
     let sessions = server.stop();
-    assert_eq!(sessions.len(), ALL.len() * Op::ALL.len());
+    assert_eq!(sessions.len(), ALL.into_iter().flat_map(operations).count());
     assert!(sessions.iter().all(|session| session.problem.is_none()), "{sessions:?}");
 }
 
@@ -115,7 +122,7 @@ fn verification_holds_through_a_bad_network() {
     let mut nic = open("client");
     let percent = |percent| Probability::ratio(percent, 100);
     for transport in ALL {
-        for op in Op::ALL {
+        for op in operations(transport) {
             let impairment = Impairment {
                 seed: 9,
                 loss: percent(1),
@@ -283,7 +290,11 @@ fn without_order_all_that_can_work_does_and_is_verified() {
     let options = vec![("ordering".to_owned(), "unordered".to_owned())];
     for op in Op::ALL {
         for verify in [true, false] {
-            let size_bytes = if op == Op::Read { 20_000 } else { 1_000 };
+            let size_bytes = match op {
+                Op::Read => 20_000,
+                Op::NvmeRead | Op::NvmeWrite => 20_480,
+                _ => 1_000,
+            };
             let depth = if op == Op::CompareSwap { 1 } else { 16 };
             let config = PerfConfig { size_bytes, depth, verify, impairment, options: options.clone(), ..falcon(op) };
             let config = PerfConfig { length: Length::Count(1_000), ..config };
@@ -295,6 +306,21 @@ fn without_order_all_that_can_work_does_and_is_verified() {
     let long = PerfConfig { size_bytes: 20_000, verify: false, options, ..falcon(Op::Write) };
     assert_eq!(measure(&mut nic, server.address, &long).expect("no immediate data, no bound").ops, 200);
     server.stop();
+}
+
+#[test]
+fn nvme_says_what_it_needs() {
+    let mut nic = open("client");
+    let nobody = "127.0.0.1:9".parse().expect("an address");
+    let refused = |nic: &mut Nic, config: PerfConfig| {
+        measure(nic, nobody, &config).map(drop).expect_err("before anything is sent").to_string()
+    };
+    let irn = PerfConfig { transport: "irn".to_owned(), ..quick(Op::NvmeRead) };
+    assert_eq!(refused(&mut nic, irn), "nvme-read is NVMe, which falcon carries and irn does not: take falcon");
+    for size_bytes in [0, 1_000, (1 << 20) + 512] {
+        let config = PerfConfig { size_bytes, ..falcon(Op::NvmeWrite) };
+        assert!(refused(&mut nic, config).ends_with("expected whole blocks of 512 bytes, at most 1 MiB"));
+    }
 }
 
 /// Before anything is sent: nobody listens there.

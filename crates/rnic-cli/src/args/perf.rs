@@ -21,9 +21,10 @@ pub struct PerfArgs {
     #[arg(conflicts_with_all = ["rate", "duration", "count", "seed", "settings", "verify", "json"])]
     pub listen: Option<String>,
 
-    /// Transport; see `rnic list` [default: irn, with `--peers roce` roce-gbn]
+    /// Transport; see `rnic list` [default: irn, with `--peers roce` roce-gbn, with NVMe falcon]
     #[arg(long, value_name = "NAME", default_value = "irn", hide_default_value = true)]
     #[arg(default_value_if("peers", "roce", "roce-gbn"))]
+    #[arg(default_value_if("op", "nvme-read", "falcon"), default_value_if("op", "nvme-write", "falcon"))]
     pub transport: String,
 
     /// Whose packets these are. With roce they are what adapters of other makes send and take, transport roce-gbn, at
@@ -125,6 +126,7 @@ Examples:
   rnic perf --loss 1% --transport roce-gbn      the same through a lossy network
   rnic perf --transport falcon --set flows=4    Falcon on four paths, Swift for congestion control
   rnic perf --op send --size 8 --depth 1        latency of small messages
+  rnic perf --op nvme-read --loss 1%            blocks of the other end's namespace, by NVMe over Falcon
   rnic perf --wire sim --loss 1% --json         the same operations on a simulated 100 Gbit/s link
   rnic perf --listen 10.0.0.1:4791              on one machine, and on another:
   rnic perf 10.0.0.1 --op read --qps 4

@@ -42,6 +42,10 @@ pub enum Op {
     Read,
     /// Fetch-and-add on eight bytes
     Atomic,
+    /// Read of blocks of the far end's namespace, by NVMe over Falcon
+    NvmeRead,
+    /// Write of such blocks
+    NvmeWrite,
 }
 
 impl Op {
@@ -52,7 +56,14 @@ impl Op {
             Self::Send => "send",
             Self::Read => "read",
             Self::Atomic => "atomic",
+            Self::NvmeRead => "nvme-read",
+            Self::NvmeWrite => "nvme-write",
         }
+    }
+
+    /// Returns whether it is a command of NVMe.
+    pub const fn is_nvme(self) -> bool {
+        matches!(self, Self::NvmeRead | Self::NvmeWrite)
     }
 }
 

@@ -36,9 +36,9 @@ fn memory_bytes(args: &PerfArgs) -> u64 {
 /// The plan, written as a plan: what it says is checked by whoever reads plans.
 fn plan(args: &PerfArgs, checked: bool) -> Result<Plan, Failure> {
     let op = match args.op {
-        Op::Write => "write",
+        Op::Write | Op::NvmeWrite => "write",
         Op::Send => "send",
-        Op::Read => "read",
+        Op::Read | Op::NvmeRead => "read",
         Op::Atomic => "fetch-add",
     };
     let length = match (args.count, args.duration) {
@@ -46,15 +46,40 @@ fn plan(args: &PerfArgs, checked: bool) -> Result<Plan, Failure> {
         (None, duration) => format!("duration = \"{}\"", duration.unwrap_or_else(|| duration_for(args))),
     };
     let limit = LIMIT.max(args.duration.unwrap_or_default().saturating_mul(2));
-    let rest = format!(
-        "[workload]\nkind = \"closed-loop\"\nop = \"{op}\"\nmessage = {}\ndepth = {}\nqueue_pairs = {}\n{length}\n\
-         [run]\nlimit = \"{limit}\"\n",
-        size_bytes(args),
-        args.depth,
-        args.qps,
-    );
+    let (message, depth) = (size_bytes(args), args.depth);
+    let rest = if args.op.is_nvme() {
+        check_nvme(args)?;
+        format!(
+            "[workload]\nkind = \"nvme\"\nop = \"{op}\"\nmessage = {message}\ndepth = {depth}\n{length}\n\
+             [workload.drive]\n{DRIVE}\n[run]\nlimit = \"{limit}\"\n"
+        )
+    } else {
+        format!(
+            "[workload]\nkind = \"closed-loop\"\nop = \"{op}\"\nmessage = {message}\ndepth = {depth}\n\
+             queue_pairs = {}\n{length}\n[run]\nlimit = \"{limit}\"\n",
+            args.qps,
+        )
+    };
     link(args).plan("perf", if checked { "checked" } else { "none" }, &rest)
 }
+
+/// Refuses what simulated hosts with a drive do not do.
+fn check_nvme(args: &PerfArgs) -> Result<(), Failure> {
+    let op = args.op.name();
+    match args {
+        PerfArgs { count: Some(_), .. } => {
+            Err(Failure::input(format!("--count: simulated, {op} runs for a time: use --duration")))
+        }
+        PerfArgs { qps, .. } if *qps > 1 => {
+            Err(Failure::input(format!("--qps {qps}: simulated, {op} has one queue pair: use --depth")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A drive that is no limit beside a link: memory, as on sockets.
+const DRIVE: &str = "read_rate = \"10000Gbps\"\nread_latency = \"0ns\"\nwrite_rate = \"10000Gbps\"\n\
+    write_latency = \"0ns\"\nqueue_depth = 65536";
 
 /// How long to measure when nobody says: long enough for many rounds of all operations in flight on a slow link, too.
 fn duration_for(args: &PerfArgs) -> Duration {

@@ -99,6 +99,8 @@ fn config(args: &PerfArgs) -> PerfConfig {
             Op::Send => perf::Op::Send,
             Op::Read => perf::Op::Read,
             Op::Atomic => perf::Op::Atomic,
+            Op::NvmeRead => perf::Op::NvmeRead,
+            Op::NvmeWrite => perf::Op::NvmeWrite,
         },
         size_bytes: size_bytes(args),
         qps: args.qps,

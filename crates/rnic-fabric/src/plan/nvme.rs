@@ -4,7 +4,6 @@ use rnic_base::limits::WORK_REQUESTS_MAX;
 use rnic_base::{BitRate, Duration, Time};
 use rnic_nvme::device::{QUEUE_DEPTH_MAX, Service};
 use rnic_nvme::{DeviceConfig, Direction, Reads, UNIT, UNITS_MAX};
-use rnic_policy::FalconOrdering;
 
 use super::raw::{self, Unit};
 use super::{Plan, PlanError};
@@ -81,9 +80,8 @@ pub(super) fn check(nvme: &NvmePlan, plan: &Plan) -> Result<(), PlanError> {
             return wrong(key, format!("must be at most {LATENCY_MAX}"));
         }
     }
-    let shape = plan.transport.protocol.falcon();
-    if shape.is_none_or(|shape| shape.ordering != FalconOrdering::Unordered) {
-        return wrong("transport.ordering", "NVMe needs Falcon, and has no order: `unordered`".to_owned());
+    if plan.transport.protocol.falcon().is_none() {
+        return wrong("transport.name", "NVMe is carried by Falcon: take `falcon`".to_owned());
     }
     if plan.mtu < UNIT {
         return wrong("mtu", format!("a unit of NVMe has {UNIT} bytes and is one packet"));

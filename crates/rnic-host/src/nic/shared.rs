@@ -174,17 +174,6 @@ impl Nic {
         Err(ResourceError::Exhausted { what: "queue pairs", limit: u64::from(limit) })
     }
 
-    /// A queue pair is about to be connected to `dest_qpn`, whose number may say that it cannot be one of ours.
-    pub(super) fn doubt(&mut self, peer: PeerId, dest_qpn: Qpn) {
-        if self.link.ports == Ports::OfQueuePair
-            && !is_port_of_nic(port_of(dest_qpn))
-            && let Some(known) = self.link.peers.look_up(peer)
-        {
-            let notice = Notice::RealRocePeer(known.addresses.dst().ip(), dest_qpn);
-            self.link.notices.push(notice);
-        }
-    }
-
     /// A queue pair is about to be connected to `dest_qpn`: if that is on this machine, the way through memory is made.
     pub(super) fn prepare_bypass(&mut self, peer: PeerId, dest_qpn: Qpn) {
         let now = self.clock.now();
@@ -228,6 +217,17 @@ impl Nic {
             let window = if peer.is_local { window.min(ring_window(peer.wire_mtu)) } else { window };
             engine.set_peer_limit(id, Some(u64::from(window)));
         }
+    }
+}
+
+/// A queue pair is about to be connected to `dest_qpn`, whose number may say that it cannot be one of ours.
+pub(super) fn doubt(link: &mut Link, peer: PeerId, dest_qpn: Qpn) {
+    if link.ports == Ports::OfQueuePair
+        && !is_port_of_nic(port_of(dest_qpn))
+        && let Some(known) = link.peers.look_up(peer)
+    {
+        let notice = Notice::RealRocePeer(known.addresses.dst().ip(), dest_qpn);
+        link.notices.push(notice);
     }
 }
 

@@ -10,6 +10,7 @@ use rnic_engine::{
 use rnic_wire::Qpn;
 
 use super::Nic;
+use super::shared::doubt;
 
 impl Nic {
     /// See [`rnic_engine::Engine::create_pd`].
@@ -121,7 +122,7 @@ impl Nic {
     /// # Errors
     /// When the state or an attribute forbids it.
     pub fn modify_to_rtr(&mut self, qpn: Qpn, connection: &QpConnection) -> Result<(), ModifyError> {
-        self.doubt(connection.peer, connection.dest_qpn);
+        doubt(&mut self.link, connection.peer, connection.dest_qpn);
         self.prepare_bypass(connection.peer, connection.dest_qpn);
         self.connect_engine_qp(qpn, connection)?;
         self.join_ring(connection.peer, connection.dest_qpn);
@@ -204,6 +205,11 @@ impl Nic {
         self.leave_ring(ring);
         self.link.hellos.gone(qpn);
         Ok(())
+    }
+
+    /// Returns the namespaces of NVMe that targets of this NIC serve; see [`rnic_engine::Engine::nvme`].
+    pub fn nvme(&mut self) -> rnic_engine::Nvme<'_> {
+        self.engine.nvme()
     }
 
     /// What there is to know about a queue pair.

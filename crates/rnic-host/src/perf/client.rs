@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 
 use rnic_base::Duration;
 use rnic_base::limits::{MESSAGE_BYTES_MAX, WORK_REQUESTS_MAX};
-use rnic_engine::{Access, CqId, PdId};
+use rnic_engine::{Access, CqId, NvmeRole, PdId};
 
 use super::control::{Control, Restless, Role};
 use super::plan::{Answer, ImpairmentOrder, Layout, MemoryAt, Order, Outcome, Task, TransportOrder, VERSION};
 use super::report::{FlowReport, LatencyKind, PerfReport};
 use super::run::{Flow, Measured, Run};
 use super::setup::{DEPTH_MAX, QPS_MAX, make_cq};
-use super::{Op, PerfConfig, PerfError, order, peers, protection};
+use super::{Op, PerfConfig, PerfError, nvme, order, peers, protection};
 use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};
 use crate::defaults::TransportChoice;
 use crate::memory::Region;
@@ -32,11 +32,14 @@ pub fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<Per
         verify: config.verify,
         ping_pong: config.ping_pong,
     };
-    let any_order = order::is_any(&terms.choice);
+    let any_order = order::is_any(&terms.choice) || config.op.is_nvme();
     let layout = Layout::new(config.op, config.operation_bytes(), config.depth, config.verify, any_order);
     let local_bytes = layout.local_bytes(config.qps);
-    let queue = config.depth.saturating_mul(2).min(WORK_REQUESTS_MAX);
-    let wanted = Wanted { task, local_bytes, qps: config.qps, queue };
+    // A Write that is read back has two entries, and an entry is free when those before it are.
+    let each = if config.op.is_nvme() { 4 } else { 2 };
+    let queue = config.depth.saturating_mul(each).min(WORK_REQUESTS_MAX);
+    let nvme = nvme::initiator(config.op);
+    let wanted = Wanted { task, local_bytes, qps: config.qps, queue, nvme };
     let mut session = Session::open(nic, to, &terms, &wanted)?;
     // The path may carry less than this end could.
     if let Err(error) = order::check(config, &terms.choice, session.agreed().1) {
@@ -91,6 +94,7 @@ pub fn check(config: &PerfConfig, mtu_bytes: u32) -> Result<(), PerfError> {
 
 fn check_against(config: &PerfConfig, choice: &TransportChoice, mtu_bytes: u32) -> Result<(), PerfError> {
     check_ranges(config)?;
+    nvme::check(config, choice)?;
     order::check(config, choice, mtu_bytes)
 }
 
@@ -194,6 +198,8 @@ pub(crate) struct Wanted {
     pub(crate) qps: u32,
     /// Entries of a send and of a receive queue.
     pub(crate) queue: u32,
+    /// The end of NVMe that queue pairs are.
+    pub(crate) nvme: Option<NvmeRole>,
 }
 
 /// A session, at the end that asked for it.
@@ -256,6 +262,7 @@ impl Session {
         config.timeout = terms.timeout;
         (config.queues.max_send_wr, config.queues.max_recv_wr) = (wanted.queue, wanted.queue);
         config.queues.max_sge = 1;
+        config.queues.nvme = wanted.nvme;
         for index in 0..wanted.qps {
             config.private_data = Role::Data { session: number, index }.emit();
             self.connections.push(nic.connect(peer, terms.port, &config)?);

@@ -199,7 +199,7 @@ impl Layout {
             // Each word is counted up by its queue pair alone; results come to slots of their own.
             Op::Atomic | Op::CompareSwap => (depth, 1),
             // One slot more at the far end: what was read into a slot before is never what comes next.
-            Op::Read if verify => (depth, depth + 1),
+            Op::Read | Op::NvmeRead if verify => (depth, depth + 1),
             // The far end compares what was written after it has acknowledged it. It has a receive for each operation
             // in flight, and posts it again when it has compared: so an operation that may use the slot again waits for
             // one that waited for that; without order, for one more.
@@ -208,6 +208,7 @@ impl Layout {
             _ => (1, 1),
         };
         let size = if op.is_atomic() { 8 } else { u64::from(size_bytes.max(1)) };
+        // Sizes of commands are whole blocks, and so are their places in a namespace.
         Self { stride: size.next_multiple_of(SLOT_ALIGNMENT), local_slots, remote_slots }
     }
 

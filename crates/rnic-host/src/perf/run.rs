@@ -84,6 +84,10 @@ impl Run<'_> {
             while let Some(completion) = nic.poll_cq_one(self.cq) {
                 (moved, last) = (true, now);
                 check_status(nic, &completion, control)?;
+                if self.is_to_be_read_back(&completion) {
+                    self.read_back(nic, &completion)?;
+                    continue;
+                }
                 let qp = self.complete(nic, &completion, now, &mut measured);
                 self.fill_up(nic, qp, now, start)?;
             }
@@ -120,15 +124,18 @@ impl Run<'_> {
         let (local, far) = (self.layout.local(qp as u32, index), self.layout.remote(qp as u32, index));
         let len = self.config.operation_bytes();
         let remote = RemoteMemory { addr: self.remote.addr.wrapping_add(far as u64), rkey: self.remote.rkey };
+        let blocks = RemoteMemory { addr: far as u64, rkey: 0 };
         let immediate = self.config.verify.then_some(index as u32);
         let op = match self.config.op {
+            Op::NvmeRead => SendOp::Read { remote: blocks },
+            Op::NvmeWrite => SendOp::Write { remote: blocks, immediate: None },
             Op::Write => SendOp::Write { remote, immediate },
             Op::Send => SendOp::Send { immediate },
             Op::Read => SendOp::Read { remote },
             Op::Atomic => SendOp::FetchAdd { remote, add: 1 },
             Op::CompareSwap => SendOp::CompareSwap { remote, compare: index, swap: index + 1 },
         };
-        if self.config.verify && matches!(self.config.op, Op::Write | Op::Send) {
+        if self.config.verify && matches!(self.config.op, Op::Write | Op::Send | Op::NvmeWrite) {
             Pattern::of(qp as u32, index).fill(&mut nic.bytes_mut(self.region)[local..local + len as usize]);
         }
         let sges = [self.region.sge(local, len)];
@@ -139,6 +146,25 @@ impl Run<'_> {
         flow.posted_at[(index % span) as usize] = now;
         flow.posted += 1;
         Ok(())
+    }
+
+    /// Returns whether `completion` is that of a Write of NVMe, which this end compares.
+    #[inline]
+    fn is_to_be_read_back(&self, completion: &Completion) -> bool {
+        self.config.verify && self.config.op == Op::NvmeWrite && completion.opcode == WcOpcode::RdmaWrite
+    }
+
+    /// Reads what a Write of NVMe has written, to where that came from, which is cleared before.
+    fn read_back(&mut self, nic: &mut Nic, completion: &Completion) -> Result<(), PerfError> {
+        let wr_id = completion.wr_id;
+        let (qp, index) = ((wr_id & QP_MASK) as usize, wr_id >> QP_BITS);
+        let (local, far) = (self.layout.local(qp as u32, index), self.layout.remote(qp as u32, index));
+        let len = self.config.operation_bytes();
+        nic.bytes_mut(self.region)[local..local + len as usize].fill(0);
+        let op = SendOp::Read { remote: RemoteMemory { addr: far as u64, rkey: 0 } };
+        let sges = [self.region.sge(local, len)];
+        let request = SendRequest { wr_id, op, sges: &sges, flags: SendFlags::SIGNALED };
+        Ok(nic.post_send(self.flows[qp].qpn, &request)?)
     }
 
     /// Accounts for a completed operation; answers which queue pair it belongs to.
@@ -158,7 +184,8 @@ impl Run<'_> {
             let right = match self.config.op {
                 // Compared where they arrive.
                 Op::Write | Op::Send => return qp,
-                Op::Read => Pattern::of(qp as u32, self.layout.remote_slot(index)).matches(bytes),
+                Op::Read | Op::NvmeRead => Pattern::of(qp as u32, self.layout.remote_slot(index)).matches(bytes),
+                Op::NvmeWrite => Pattern::of(qp as u32, index).matches(bytes),
                 Op::Atomic | Op::CompareSwap => {
                     let mut found = [0; size_of::<u64>()];
                     found.copy_from_slice(bytes);
@@ -253,9 +280,10 @@ pub(super) fn send_back(nic: &mut Nic, qpn: Qpn, region: &Region, offset: usize,
 }
 
 fn check_status(nic: &Nic, completion: &Completion, control: &Control) -> Result<(), PerfError> {
-    match completion.status {
-        WcStatus::Success => Ok(()),
-        status => Err(control.failure(nic, status)),
+    match (completion.status, completion.nvme_failure()) {
+        (WcStatus::Success, _) => Ok(()),
+        (_, Some(failure)) => Err(PerfError::Command { peer: control.peer, failure }),
+        (status, None) => Err(control.failure(nic, status)),
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use rnic_base::Duration;
 use rnic_base::limits::{COMPLETIONS_MAX, WORK_REQUESTS_MAX};
-use rnic_engine::{Access, Completion, CqId, PdId, RecvRequest, WcFlags, WcOpcode, WcStatus};
+use rnic_engine::{Access, Completion, CqId, NamespaceId, NvmeRole, PdId, RecvRequest, WcFlags, WcOpcode, WcStatus};
 use rnic_wire::Qpn;
 
 use super::client::sent;
@@ -16,7 +16,7 @@ use super::run::{ANSWERS, send_back};
 use super::seen::Seen;
 use super::setup::{DEPTH_MAX, QPS_MAX, ServeConfig, make_cq, turn_away};
 use super::waiting::{BUSY, Entrant, FIRST_ORDER_WITHIN, Waiting};
-use super::{Op, PerfError, order, peers, protection};
+use super::{Op, PerfError, nvme, order, peers, protection};
 use crate::cm::ConnectionId;
 use crate::connection::{ConnectionConfig, ConnectionEvent, ConnectionRequest};
 use crate::defaults::TransportChoice;
@@ -321,6 +321,8 @@ struct Job {
     choice: TransportChoice,
     layout: Layout,
     region: Region,
+    /// What commands go to, where operations are such.
+    namespace: Option<NamespaceId>,
     cq: CqId,
     flows: Vec<Option<Flow>>,
     /// The answer of a ping-pong that found its send queue full.
@@ -387,8 +389,19 @@ impl Job {
                 return Err(error.to_string());
             }
         };
+        let is_nvme = matches!(&task, Task::Perf { op, .. } if op.is_nvme());
         let flows = vec![None; qps as usize];
-        let job = Self { task, choice, layout, region, cq, flows, unsent: None, verified: 0, wrong: 0 };
+        let (unsent, namespace) = (None, None);
+        let mut job = Self { task, choice, layout, region, namespace, cq, flows, unsent, verified: 0, wrong: 0 };
+        if is_nvme {
+            match nvme::namespace(nic, pd, &job.region) {
+                Ok(namespace) => job.namespace = Some(namespace),
+                Err(reason) => {
+                    job.close(nic);
+                    return Err(reason);
+                }
+            }
+        }
         job.fill_for_reads(nic);
         Ok(job)
     }
@@ -414,7 +427,7 @@ impl Job {
 
     /// Gives every slot that will be read data of its own.
     fn fill_for_reads(&self, nic: &mut Nic) {
-        let Task::Perf { op: Op::Read, size_bytes, qps, verify: true, .. } = self.task else { return };
+        let Task::Perf { op: Op::Read | Op::NvmeRead, size_bytes, qps, verify: true, .. } = self.task else { return };
         let bytes = nic.bytes_mut(&self.region);
         for qp in 0..qps {
             for slot in 0..self.layout.remote_slots() {
@@ -437,6 +450,7 @@ impl Job {
         let queue = self.receives().saturating_mul(2).clamp(16, WORK_REQUESTS_MAX);
         let mut config = ConnectionConfig::new(pd, self.cq).with_transports(vec![self.choice.clone()]);
         (config.queues.max_send_wr, config.queues.max_recv_wr, config.queues.max_sge) = (queue, queue, 1);
+        config.queues.nvme = self.namespace.map(NvmeRole::Target);
         let connection = nic.accept(request.id, &config)?;
         let come = Seen::within(self.receives().into());
         self.flows[index as usize] = Some(Flow { id: connection.id, qpn: connection.qpn, received: 0, come });
@@ -531,6 +545,10 @@ impl Job {
 
     fn close(self, nic: &mut Nic) {
         self.flows.iter().flatten().for_each(|flow| nic.close(flow.id));
+        if let Some(namespace) = self.namespace {
+            // Nothing is in front of it any more.
+            let _ = nic.nvme().destroy_namespace(namespace);
+        }
         nic.deregister(self.region);
         let _ = nic.destroy_cq(self.cq);
     }

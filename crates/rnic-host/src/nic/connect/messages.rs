@@ -35,7 +35,7 @@ pub(super) fn attributes(config: &ConnectionConfig, transport: &Arc<Transport>, 
         service: Service::ReliableConnection,
         transport: Arc::clone(transport),
         number,
-        nvme: None,
+        nvme: queues.nvme,
     }
 }
 

@@ -1,0 +1,60 @@
+//! Commands of NVMe: the namespace of the end that serves, and what the other end must know of it.
+
+use rnic_base::{BitRate, Duration};
+use rnic_engine::{
+    DeviceConfig, DeviceService, NVME_UNIT, NVME_UNITS_MAX, NamespaceConfig, NamespaceId, NvmeInitiator, NvmeReads,
+    NvmeRole, PdId,
+};
+
+use super::{Op, PerfConfig, PerfError};
+use crate::defaults::TransportChoice;
+use crate::memory::Region;
+use crate::nic::Nic;
+
+/// Of a block, the power of two.
+const BLOCK_LOG2: u32 = 9;
+/// The number of the namespace of a session.
+const NAMESPACE: u16 = 1;
+/// How long a command may take: what hosts of NVMe have unless they are told otherwise.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Memory has next to no latency, and as many places as there are units.
+const DEVICE: DeviceConfig = {
+    let service = DeviceService { latency: Duration::ZERO, bandwidth: BitRate::gbps(10_000) };
+    DeviceConfig { read: service, write: service, queue_depth: 1 << 16, block_log2: BLOCK_LOG2 }
+};
+
+/// Checks that commands of `config` can be.
+///
+/// # Errors
+/// [`PerfError::Plan`] or [`PerfError::NvmeNeedsFalcon`].
+pub(super) fn check(config: &PerfConfig, choice: &TransportChoice) -> Result<(), PerfError> {
+    if !config.op.is_nvme() {
+        return Ok(());
+    }
+    if choice.profile.protocol.falcon().is_none() {
+        return Err(PerfError::NvmeNeedsFalcon { op: config.op.name(), transport: choice.profile.name });
+    }
+    let (size, most) = (config.size_bytes, NVME_UNIT * NVME_UNITS_MAX);
+    if size == 0 || size > most || !size.is_multiple_of(1 << BLOCK_LOG2) {
+        let expected = "whole blocks of 512 bytes, at most 1 MiB";
+        return Err(PerfError::Plan { what: "size of an NVMe command", given: size.into(), expected });
+    }
+    Ok(())
+}
+
+/// Returns the role of a queue pair at the end that measures.
+pub(super) fn initiator(op: Op) -> Option<NvmeRole> {
+    let role = NvmeInitiator { namespace: NAMESPACE, block_log2: BLOCK_LOG2, reads: NvmeReads::Push, timeout: TIMEOUT };
+    op.is_nvme().then_some(NvmeRole::Initiator(role))
+}
+
+/// Makes the namespace of a session of `region`.
+///
+/// # Errors
+/// Why not, in words.
+pub(super) fn namespace(nic: &mut Nic, pd: PdId, region: &Region) -> Result<NamespaceId, String> {
+    let blocks = (region.len() as u64) >> BLOCK_LOG2;
+    let (addr, key) = (region.addr(), region.key());
+    let config = NamespaceConfig { number: NAMESPACE, blocks, pd, addr, key, device: DEVICE };
+    nic.nvme().create_namespace(&config).map_err(|error| error.to_string())
+}
