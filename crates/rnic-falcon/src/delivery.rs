@@ -1,18 +1,25 @@
 //! The packet delivery layer of one connection: every packet exactly once to the transaction layer, in any order.
 //!
-//! Source: Falcon (SIGCOMM'25) sections 4.1 to 4.3 and 5.2; specification Rev 0.9, section 9. This file has the
-//! state and the doors; each thing that is done has a file of its own.
+//! Source: Falcon (SIGCOMM'25) sections 4.1 to 4.3 and 5.2; specification Rev 0.9, section 9.
+//!
+//! State is divided by direction, and each owner has its methods in files of its own. The two directions do not know
+//! each other: [`Delivery`] gives a packet to the one that it concerns, and carries what passes between them, which is
+//! bases (the receiver's, in what the sender sends) and responses (accepted by the receiver, they acknowledge the
+//! sender's requests). `shared` is lent to both.
 //!
 //! ```text
-//!   sending                                          receiving
-//!   transmit      what leaves next                   receive       what has come, and where it falls
-//!   gates         fcwnd, ncwnd, pacing               rx_window     received and acknowledged bits
-//!   tx_window     contexts of packets under way      echo          who is owed an acknowledgement
-//!   flows         which path                         answer        acknowledgements and NACKs as they leave
-//!   acks          acknowledgements and NACKs come in
-//!   measured      timeouts by what is measured
-//!   recover       what is lost (policies)            timers        timeouts, probes, packets that come of age
-//!   signal        to and from the adaptive engine    pace          the timing wheel that connections of a NIC share
+//!   sender (DeliverySender)                          receiver (DeliveryReceiver)
+//!     transmit    what leaves next                     accept      what has come, and where it falls
+//!     gates       fcwnd, ncwnd, pacing                 rx_window   received and acknowledged bits
+//!     tx_window   contexts of packets under way        echo        who is owed an acknowledgement
+//!     acks        acknowledgements and NACKs come in   answer      acknowledgements and NACKs as they leave
+//!     recover     what is lost (policies)
+//!     waits       timeout, probe, round trip         shared
+//!     measured    timeouts by what is measured         flows       which path
+//!     timers      packets that time out                signal      reports that wait for the adaptive engine
+//!     report      reports and settings                 counters    what has happened
+//!
+//!   exchange      packets from and to the driver     pace          the timing wheel that connections of a NIC share
 //! ```
 //!
 //! Everything there may be for each flow is a `PerFlow`, and bitmaps and marks are made with their first use:
@@ -24,132 +31,67 @@
 //! their size.
 
 mod ack_request;
-mod acks;
-mod answer;
 mod config;
-mod echo;
+mod counters;
+mod exchange;
 mod flows;
-mod gates;
-mod measured;
 mod pace;
 pub(crate) mod per_flow;
-mod receive;
-mod recover;
-mod rx_window;
+mod receiver;
+mod sender;
+mod shared;
 mod signal;
-mod timers;
-mod transmit;
-mod tx_window;
 mod windows;
 
 pub use ack_request::AckRequestRule;
 pub use config::{DeliveryConfig, ExtendedRule, OutOfWindowRule, Policies, TRACKED_MAX, TX_WINDOW_MAX};
+pub use counters::DeliveryCounters;
+pub use exchange::{Arrival, Departure, Leaving, Reception};
 pub use flows::{FlowCounters, FlowView};
 pub use pace::{SLOT, Wheel};
-pub use receive::{Arrival, Reception};
 pub use signal::{ControlSettings, SIGNALS_MAX};
-pub use transmit::{Departure, Leaving};
 
 use std::sync::Arc;
 
-use rnic_base::{Duration, Time};
-use rnic_policy::control::report::AckRate;
+use rnic_base::{Absence, Duration, Psn32, Time};
+use rnic_policy::Cwnd;
+use rnic_policy::control::report::{FlowActions, FlowReport};
 use rnic_policy::paths::FLOWS_MAX;
-use rnic_policy::{Cwnd, PolicyState};
-use rnic_wire::falcon::{FlowLabel, NackCode, Window, WindowBases};
+use rnic_wire::falcon::{
+    Body, Cid, FlowLabel, NackCode, Packet, PacketType, ResyncCode, Rsn, Timestamp, UlpProtocol, Window, WindowBases,
+};
 
-use crate::delivery::ack_request::AckRequester;
-use crate::delivery::answer::Nacks;
-use crate::delivery::config::{NEVER, Settings};
-use crate::delivery::echo::Echo;
-use crate::delivery::flows::Flows;
-use crate::delivery::gates::Limits;
-use crate::delivery::measured::Measured;
-use crate::delivery::per_flow::PerFlow;
-use crate::delivery::recover::Waits;
-use crate::delivery::rx_window::RxWindow;
-use crate::delivery::signal::Signals;
-use crate::delivery::tx_window::TxWindow;
-use crate::delivery::windows::Windows;
-use crate::seam::Received;
+use crate::seam::{Gates, Received, Upper};
 
-/// What has happened so far.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct DeliveryCounters {
-    /// Packets that left for the first time.
-    pub sent: u64,
-    /// Packets sent again because recovery took them for lost, before their timeout.
-    pub sent_again_early: u64,
-    /// Packets that timed out.
-    pub timeouts: u64,
-    /// Probes for the end of a burst.
-    pub probes: u64,
-    /// Acknowledgements that left, and of them those with bitmaps.
-    pub acks_sent: u64,
-    /// See `acks_sent`.
-    pub extended_acks_sent: u64,
-    /// NACKs that left.
-    pub nacks_sent: u64,
-    /// Packets that came a second time.
-    pub duplicates: u64,
-    /// Packets dropped beyond a window.
-    pub out_of_window: u64,
-    /// Acknowledgements dropped because a base was behind.
-    pub stale_acks: u64,
-    /// Acknowledgements of what was never sent, and labels or numbers that make no sense: the peer's mistakes.
-    pub peer_errors: u64,
-    /// Events that found the queue to the adaptive engine full.
-    pub signals_refused: u64,
-    /// Times that a flow took another path.
-    pub moves: u64,
-}
+use receiver::DeliveryReceiver;
+use sender::DeliverySender;
+use shared::Shared;
 
-impl DeliveryCounters {
-    /// Adds those of another connection.
-    pub fn add(&mut self, other: &Self) {
-        self.sent += other.sent;
-        self.sent_again_early += other.sent_again_early;
-        self.timeouts += other.timeouts;
-        self.probes += other.probes;
-        self.acks_sent += other.acks_sent;
-        self.extended_acks_sent += other.extended_acks_sent;
-        self.nacks_sent += other.nacks_sent;
-        self.duplicates += other.duplicates;
-        self.out_of_window += other.out_of_window;
-        self.stale_acks += other.stale_acks;
-        self.peer_errors += other.peer_errors;
-        self.signals_refused += other.signals_refused;
-        self.moves += other.moves;
-    }
-}
-
-/// The packet delivery layer of one connection, both directions of it.
+/// The packet delivery layer of one connection: its sender, its receiver, and what passes between them.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    config: Settings,
-    tx: Windows<TxWindow>,
-    rx: Windows<RxWindow>,
-    flows: Flows,
-    limits: Limits,
-    requester: AckRequester,
-    echo: Echo,
-    nacks: Nacks,
-    recovery: PerFlow<Windows<PolicyState>>,
-    waits: Waits,
-    /// Where timeouts follow what is measured.
-    measured: Option<Box<Measured>>,
-    signals: Signals,
-    counters: DeliveryCounters,
-    /// The timing wheel shall come back then: a packet is ready and too early.
-    paced_until: Time,
-    /// The last packet that left had been sent before, and the next turn is for what is new.
-    gives_way: bool,
-    /// Something could have left, had there been room at the peer's host.
-    lacks_room: bool,
-    /// The rate of acknowledgements that was last asked for, which comes back in reports.
-    ack_rate: AckRate,
-    dead: bool,
+    sender: DeliverySender,
+    receiver: DeliveryReceiver,
+    shared: Shared,
 }
+
+/// What stands where the next packet will be written.
+const BLANK: Packet = Packet {
+    cid: Cid::new(0),
+    function: 0,
+    protocol: UlpProtocol::None,
+    ack_request: false,
+    bases: WindowBases { data: Psn32::new(0), request: Psn32::new(0) },
+    timestamp: Timestamp::new(0),
+    payload_len: 0,
+    body: Body::Resync {
+        psn: Psn32::new(0),
+        rsn: Rsn::new(0),
+        code: ResyncCode::LocalXlr,
+        of: PacketType::PushData,
+        vendor: 0,
+    },
+};
 
 impl Delivery {
     /// A connection on which nothing was sent.
@@ -167,185 +109,307 @@ impl Delivery {
     /// As [`Delivery::new`].
     pub fn with_policies(config: &DeliveryConfig, policies: Arc<Policies>) -> Self {
         config.check();
-        let (recovery, flows) = (&policies.recovery, usize::from(config.flows));
-        let tx = |window| TxWindow::new(window, config.first_sent.of(window), config.tx_window, flows);
-        let keeps = config.out_of_window == OutOfWindowRule::Keep;
-        let rx = |window| RxWindow::new(config.first_received.of(window), config.width(window), keeps);
-        let fresh = (recovery.policy.start)(&recovery.params);
-        let waits = Waits::new(config);
-        let measured = config.measured.map(|nominal| Box::new(Measured::new(waits.rto, nominal)));
         Self {
-            tx: Windows::new(tx),
-            rx: Windows::new(rx),
-            flows: Flows::new(config),
-            limits: Limits::new(config.ncwnd),
-            requester: AckRequester::default(),
-            echo: Echo::new(config.flows),
-            nacks: Nacks::new(),
-            recovery: PerFlow::new(flows, |_| Windows { request: fresh, data: fresh }),
-            waits,
-            measured,
-            signals: Signals::new(config.flows),
-            counters: DeliveryCounters::default(),
-            paced_until: NEVER,
-            gives_way: false,
-            lacks_room: false,
-            ack_rate: signal::ACK_RATE_FIRST,
-            dead: false,
-            config: Settings::of(config, policies),
+            sender: DeliverySender::new(config, policies),
+            receiver: DeliveryReceiver::new(config),
+            shared: Shared::new(config),
         }
+    }
+
+    /// Takes in a packet that arrives now.
+    #[inline]
+    pub fn receive(&mut self, now: Time, arrival: &Arrival<'_>, upper: &mut impl Upper) -> Reception {
+        let Self { sender, receiver, shared } = self;
+        if sender.is_dead() {
+            return Reception::Dropped;
+        }
+        let packet = arrival.packet;
+        let flow = shared.flows.of_label(arrival.label);
+        match &packet.body {
+            Body::Ack(answer) => sender.take_ack(shared, now, flow, packet, (answer, None), upper),
+            Body::ExtendedAck(answer, bitmaps) => {
+                sender.take_ack(shared, now, flow, packet, (answer, Some(bitmaps)), upper)
+            }
+            Body::Nack(nack) => sender.take_nack(shared, now, flow, packet, nack, upper),
+            Body::PullRequest { .. } | Body::PullData { .. } | Body::PushData { .. } | Body::Resync { .. } => {
+                sender.take_bases(shared, now, &packet.bases, upper);
+                receiver.note(flow, Timestamp::at(now - sender.backlog(now)), arrival);
+                let (reception, answered) = receiver.take_packet(shared, now, flow, packet, upper);
+                if let Some(rsn) = answered {
+                    sender.acknowledge_request(shared, now, rsn, upper);
+                }
+                reception
+            }
+        }
+    }
+
+    /// The next packet that may leave now; `None` when there is none.
+    #[inline]
+    pub fn transmit(&mut self, now: Time, upper: &mut impl Upper) -> Option<Departure> {
+        let mut packet = BLANK;
+        let Leaving { label, context, again } = self.transmit_into(now, &mut packet, upper)?;
+        Some(Departure { packet, label, context, again })
+    }
+
+    /// As [`Delivery::transmit`], with the packet written to `packet`. When none leaves, that may have been touched.
+    #[inline]
+    pub fn transmit_into(&mut self, now: Time, packet: &mut Packet, upper: &mut impl Upper) -> Option<Leaving> {
+        let Self { sender, receiver, shared } = self;
+        if sender.is_dead() {
+            return None;
+        }
+        if receiver.has_answer(now)
+            && let Some(answer) = receiver.answer(shared, now, packet, upper)
+        {
+            return Some(answer);
+        }
+        let leaving = sender.transmit(shared, now, packet, upper)?;
+        receiver.join(now, packet);
+        Some(leaving)
+    }
+
+    /// Whether an answer is due, or a packet is to be sent again.
+    #[inline]
+    pub(crate) fn has_to_repeat(&self, now: Time) -> bool {
+        self.receiver.has_answer(now) || self.sender.has_to_repeat()
+    }
+
+    /// The gates of first transmissions, pacing aside.
+    #[inline]
+    pub(crate) fn open_gates(&self) -> Gates {
+        self.sender.open_gates(&self.shared.flows)
+    }
+
+    /// When [`Delivery::expire`] or [`Delivery::transmit`] is to be called next, if nothing happens before. Not
+    /// later than it must be; sometimes earlier.
+    #[inline]
+    pub fn deadline(&self) -> Option<Time> {
+        match (self.timeout(), self.departure()) {
+            (Some(timeout), Some(departure)) => Some(timeout.min(departure)),
+            (timeout, departure) => timeout.or(departure),
+        }
+    }
+
+    /// When a packet that is ready and too early may leave: for a timing wheel.
+    #[inline]
+    pub fn departure(&self) -> Option<Time> {
+        self.sender.departure()
+    }
+
+    /// [`Delivery::deadline`] without [`Delivery::departure`].
+    #[inline]
+    pub fn timeout(&self) -> Option<Time> {
+        match (self.answer_due(), self.expiry()) {
+            (Some(answer), Some(expiry)) => Some(answer.min(expiry)),
+            (answer, expiry) => answer.or(expiry),
+        }
+    }
+
+    /// When an acknowledgement or a NACK is due: it leaves when [`Delivery::transmit`] is called.
+    #[inline]
+    pub fn answer_due(&self) -> Option<Time> {
+        if self.is_dead() { None } else { self.receiver.answer_due() }
+    }
+
+    /// When [`Delivery::expire`] is to be called, whether packets leave meanwhile or not.
+    #[inline]
+    pub fn expiry(&self) -> Option<Time> {
+        self.sender.expiry(&self.shared.flows)
+    }
+
+    /// Does what is due. What leaves because of it leaves in [`Delivery::transmit`].
+    pub fn expire(&mut self, now: Time, upper: &mut impl Upper) {
+        self.sender.expire(&mut self.shared, now, upper);
+    }
+
+    /// Whether there is a report for the adaptive engine.
+    #[inline]
+    pub(crate) fn has_signal(&self) -> bool {
+        !self.shared.signals.is_empty()
+    }
+
+    /// The next report for the adaptive engine.
+    #[inline]
+    pub fn signal(&mut self) -> Option<FlowReport> {
+        self.shared.signals.pop()
+    }
+
+    /// Does what the adaptive engine wants for `flow`, and for the connection.
+    ///
+    /// # Panics
+    /// When the connection has no such flow.
+    pub fn obey(&mut self, flow: u8, actions: &FlowActions) {
+        self.apply(flow, &ControlSettings::of(actions));
+        self.sender.set_ack_rate(actions.ack_rate);
+        if actions.repath {
+            let Shared { flows, counters, .. } = &mut self.shared;
+            counters.moves += 1;
+            flows.repath(flow, counters.moves);
+        }
+    }
+
+    /// Applies single settings to `flow`, and to the connection.
+    ///
+    /// # Panics
+    /// When the connection has no such flow.
+    pub fn apply(&mut self, flow: u8, settings: &ControlSettings) {
+        self.sender.apply(&mut self.shared.flows, flow, settings);
+    }
+
+    /// The windows of `flow` and of the connection, as reports have them.
+    #[inline]
+    pub(crate) fn windows(&self, flow: u8) -> (Cwnd, u16) {
+        self.sender.windows(&self.shared.flows, flow)
+    }
+
+    /// The retransmission timeout at the moment.
+    pub(crate) const fn rto(&self) -> Duration {
+        self.sender.rto()
+    }
+
+    /// Nobody drove the connection for a while.
+    #[inline]
+    pub(crate) fn note_absence(&mut self, absence: Absence) {
+        self.sender.note_absence(absence);
     }
 
     /// From now on, a packet that timed out so often is given up.
     pub fn set_attempts_max(&mut self, attempts_max: u16) {
-        self.config.attempts_max = attempts_max.max(1);
+        self.sender.set_attempts_max(attempts_max);
     }
 
     /// The upper layer has acknowledged a received packet: its sender may forget it.
     pub fn acknowledge(&mut self, now: Time, received: Received) {
-        if let Some(arrived) = self.rx[received.window].acknowledge(received.psn) {
-            self.owe(now, arrived.flow, 1);
-            if arrived.asks {
-                self.echo.hurry(now, arrived.flow);
-            }
-        }
+        self.receiver.acknowledge(now, received);
     }
 
     /// The upper layer refuses a received packet after all: a NACK leaves. Refused for want of room is nothing that
     /// comes later, and is [`Verdict::NoResources`](crate::seam::Verdict::NoResources).
     pub fn refuse(&mut self, received: Received, code: NackCode) {
-        let rx = &self.rx[received.window];
-        let (seq, place) = rx.place(received.psn);
-        if place == rx_window::Place::Received {
-            self.nacks.push(rx.arrived(seq).flow, received, code);
-        }
+        self.receiver.refuse(received, code);
     }
 
     /// Says once more, at once, what has arrived, on every flow that a packet came on; whether there is any.
     pub fn repeat_acknowledgements(&mut self, now: Time) -> bool {
-        !self.dead && self.echo.hurry_all(now)
+        !self.is_dead() && self.receiver.repeat_acknowledgements(now)
     }
 
     /// Says once more what was refused for good first, at once; whether anything was. The network may have lost the
     /// NACK, and whoever hears of the connection's end before it cannot know why its requests failed.
     pub fn repeat_refusal(&mut self) -> bool {
-        !self.dead && self.nacks.repeat_refusal()
-    }
-
-    fn owe(&mut self, now: Time, flow: u8, halves: u32) {
-        self.echo.owe(now, flow, halves, self.config.coalesce_count, self.config.coalesce_timeout);
+        !self.is_dead() && self.receiver.repeat_refusal()
     }
 
     /// The connection's `fcwnd`: the sum of its flows'.
     #[inline]
     pub fn fcwnd(&self) -> Cwnd {
-        self.flows.fcwnd()
+        self.shared.flows.fcwnd()
     }
 
     /// Packets with requests that may be under way, as the adaptive engine has said last: `fcwnd` and `ncwnd`.
     #[inline]
     pub fn window(&self) -> u64 {
-        self.fcwnd().whole_packets().min(self.limits.ncwnd.into())
+        self.fcwnd().whole_packets().min(self.sender.ncwnd().into())
     }
 
     /// From a packet to the answer that echoes it, the last time; none before the first.
     #[inline]
     pub fn round_trip(&self) -> Option<Duration> {
-        self.waits.measured()
+        self.sender.last_round_trip()
     }
 
     /// Packets from the oldest that is not acknowledged to the last that was sent.
     #[inline]
     pub fn span(&self, window: Window) -> u64 {
-        self.tx[window].span()
+        self.sender.span(window)
     }
 
     /// Packets that have left and are not known to have arrived, in both windows. What the receiver was not ready for
     /// has arrived, until it leaves again.
     #[inline]
     pub fn under_way(&self) -> u64 {
-        self.tx.iter().map(TxWindow::under_way).sum()
+        self.sender.under_way()
     }
 
     /// From now on so many packets may leave for the first time, beyond those under way.
     #[inline]
     pub fn set_room(&mut self, packets: u64) {
-        self.limits.room = packets;
+        self.sender.set_room(packets);
     }
 
     /// Whether something could have left the last time that [`Delivery::transmit`] was called, had there been room.
     #[inline]
     pub fn lacks_room(&self) -> bool {
-        self.lacks_room
+        self.sender.lacks_room()
     }
 
     /// Packets of `flow` that are not acknowledged.
     #[inline]
     pub fn outstanding_on(&self, flow: u8) -> u32 {
-        self.flows.get(flow).outstanding
+        self.shared.flows.get(flow).outstanding
     }
 
     /// Packets of `flow` that were acknowledged and are not in an event yet: they go with the flow's next.
     #[inline]
     pub fn untold_on(&self, flow: u8) -> u32 {
-        self.flows.get(flow).acknowledged.into()
+        self.shared.flows.get(flow).acknowledged.into()
     }
 
     /// The label of `flow`.
     #[inline]
     pub fn label(&self, flow: u8) -> FlowLabel {
-        self.flows.get(flow).label
+        self.shared.flows.get(flow).label
     }
 
     /// Whether everything that was sent is acknowledged.
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        self.tx.iter().all(TxWindow::is_idle)
+        self.sender.is_quiet()
     }
 
     /// How far it has come as a receiver.
     #[inline]
     pub fn bases(&self) -> WindowBases {
-        WindowBases { data: self.rx.data.base(), request: self.rx.request.base() }
+        self.receiver.bases()
     }
 
     /// Ends: nothing is sent or taken any more.
     pub fn die(&mut self) {
-        self.dead = true;
+        self.sender.die();
     }
 
     /// Whether it was given up.
     #[inline]
     pub fn is_dead(&self) -> bool {
-        self.dead
+        self.sender.is_dead()
     }
 
     /// See [`crate::connection::Connection::touch_apart`].
     #[inline]
     pub(crate) fn touch_apart(&self) {
-        self.tx.iter().for_each(TxWindow::touch_apart);
+        self.sender.touch_apart();
     }
 
     /// [`DeliveryCounters::timeouts`] so far.
     #[inline]
     pub fn timeouts(&self) -> u64 {
-        self.counters.timeouts
+        self.shared.counters.timeouts
     }
 
     /// What has happened so far.
     pub fn counters(&self) -> DeliveryCounters {
-        self.counters
+        self.shared.counters
     }
 
     /// Each flow in turn, of a connection that has several: what there is to see of one alone is the connection's.
     pub fn flows(&self) -> impl Iterator<Item = FlowView> {
-        self.flows.views()
+        self.shared.flows.views()
     }
 
     /// How often each flow took another path.
     pub fn moves(&self) -> [u64; FLOWS_MAX] {
         let mut moves = [0; FLOWS_MAX];
-        moves[0] = self.counters.moves;
+        moves[0] = self.shared.counters.moves;
         self.flows().zip(&mut moves).for_each(|(flow, moves)| *moves = flow.counters.moves);
         moves
     }

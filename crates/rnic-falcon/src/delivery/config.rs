@@ -179,38 +179,26 @@ impl Policies {
     }
 }
 
-/// What a connection keeps of its [`DeliveryConfig`]; the fields are those.
+/// What a sender keeps of its [`DeliveryConfig`]; the fields are those.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) cid: Cid,
-    pub(crate) function: u32,
+pub(crate) struct SenderSettings {
     pub(crate) ack_request: AckRequestRule,
-    pub(crate) coalesce_timeout: Duration,
-    pub(crate) coalesce_count: u32,
     pub(crate) attempts_max: u16,
     pub(crate) early_attempts_max: u16,
     pub(crate) upper_timeout: Duration,
-    pub(crate) flows: u8,
-    pub(crate) extended: ExtendedRule,
     pub(crate) ordered: bool,
     pub(crate) accept_stale: bool,
     pub(crate) pause_after_out_of_window: bool,
     pub(crate) policies: Arc<Policies>,
 }
 
-impl Settings {
+impl SenderSettings {
     pub(crate) fn of(config: &DeliveryConfig, policies: Arc<Policies>) -> Self {
         Self {
-            cid: config.cid,
-            function: config.function,
             ack_request: config.ack_request,
-            coalesce_timeout: config.coalesce_timeout,
-            coalesce_count: config.coalesce_count,
             attempts_max: config.attempts_max,
             early_attempts_max: config.early_attempts_max,
             upper_timeout: config.upper_timeout,
-            flows: config.flows,
-            extended: config.extended,
             ordered: config.ordered,
             accept_stale: config.accept_stale,
             pause_after_out_of_window: config.pause_after_out_of_window,

@@ -134,6 +134,12 @@ impl Flows {
         self.fcwnd = Cwnd::from_fixed(sum);
     }
 
+    /// How many there are.
+    #[inline]
+    pub(crate) fn count(&self) -> u8 {
+        self.count
+    }
+
     /// The connection's window.
     #[inline]
     pub(crate) fn fcwnd(&self) -> Cwnd {
@@ -183,7 +189,7 @@ impl Flows {
     /// The bit above the index always changes. So no label comes twice in a row, and where few bits of it name a path,
     /// as on sockets, the flow still leaves the one that it was on.
     pub(crate) fn repath(&mut self, flow: u8, moves: u64) {
-        self.count(flow, |counters| counters.moves += 1);
+        self.count_of(flow, |counters| counters.moves += 1);
         let mixed = (self.flow_hash ^ moves).wrapping_mul(GOLDEN);
         // The high bits are the well-mixed ones.
         let (entropy, old) = ((mixed >> 40) as u32, self.get(flow).label.get() >> self.index_bits);
@@ -211,11 +217,11 @@ impl Flows {
     /// A packet of `flow` leaves again.
     #[inline]
     pub(crate) fn count_again(&mut self, flow: u8) {
-        self.count(flow, |counters| counters.sent_again += 1);
+        self.count_of(flow, |counters| counters.sent_again += 1);
     }
 
     #[inline]
-    fn count(&mut self, flow: u8, what: impl FnOnce(&mut FlowCounters)) {
+    fn count_of(&mut self, flow: u8, what: impl FnOnce(&mut FlowCounters)) {
         if let Some(several) = &mut self.several {
             what(&mut several.counters[usize::from(flow)]);
         }

@@ -1,22 +1,12 @@
-//! What goes to the adaptive engine, and what comes back.
+//! What the adaptive engine sets, and the reports that wait for it.
 //!
-//! Source: Falcon (SIGCOMM'25) table 3 (F-22, F-23); specification Rev 0.9, section 10.6.2 (field lists of the event
-//! and the result). One report per acknowledgement, NACK and timeout of a flow, in a queue of fixed length. When it
-//! is full, what an acknowledgement counted is not lost: it goes with the flow's next report (specification 10.6.1:
-//! `num_packets_acked` saturates). Packets sent again before their timeout are not reported (as in the reference
-//! simulator: the acknowledgement that showed the loss is).
-//!
-//! Not measured here, and zero in reports: CSIG, occupancy of our own resources (the transaction layer's), both for
-//! whoever carries the report to add.
+//! Source: specification Rev 0.9, section 10.6.2 (field lists of the event and the result). The queue has a fixed
+//! length.
 
-use rnic_base::{Duration, RareQueue, Time};
+use rnic_base::{Duration, RareQueue};
 use rnic_policy::Cwnd;
-use rnic_policy::control::report::{
-    AckRate, DelaySelect, FlowActions, FlowReport, Gap, InForce, RateLimit, ReportKind, Ticks,
-};
-use rnic_wire::falcon::Timestamp;
+use rnic_policy::control::report::{AckRate, FlowActions, FlowReport, RateLimit, Ticks};
 
-use crate::delivery::Delivery;
 use crate::delivery::ack_request::AckRequestRule;
 
 /// Single settings; `None` leaves things as they are. An adaptive engine's whole answer is [`FlowActions`].
@@ -44,7 +34,7 @@ pub struct ControlSettings {
 
 impl ControlSettings {
     /// What an adaptive engine wants, paths aside.
-    fn of(actions: &FlowActions) -> Self {
+    pub(crate) fn of(actions: &FlowActions) -> Self {
         let set = |time: Ticks| (time != Ticks::ZERO).then(|| time.duration());
         Self {
             fcwnd: Some(actions.fcwnd),
@@ -73,11 +63,8 @@ pub(crate) struct Signals {
 /// next; the rest is for timeouts that come together.
 pub const SIGNALS_MAX: usize = 32;
 
-/// Counts of packets have 10 bits.
-const COUNT_MAX: u16 = 1_023;
-
 /// One in 8.5: the rate of the reference simulator, near the tenth that a connection begins with.
-pub(super) const ACK_RATE_FIRST: AckRate = AckRate::code(4);
+pub(crate) const ACK_RATE_FIRST: AckRate = AckRate::code(4);
 
 impl Signals {
     /// Of a connection with `flows` flows. Several may time out at one moment in both windows, and each has a report;
@@ -90,14 +77,21 @@ impl Signals {
         Self { first, queue }
     }
 
+    /// Whether there is none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
     /// Whether there is room for one more.
     #[inline]
-    fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.queue.len() + 1 < SIGNALS_MAX || self.first.is_none()
     }
 
+    /// Appends `report`, for which there must be room.
     #[inline]
-    fn push(&mut self, report: FlowReport) {
+    pub(crate) fn push(&mut self, report: FlowReport) {
         if self.first.is_none() {
             self.first = Some(report);
         } else {
@@ -105,8 +99,9 @@ impl Signals {
         }
     }
 
+    /// Takes the oldest.
     #[inline]
-    fn pop(&mut self) -> Option<FlowReport> {
+    pub(crate) fn pop(&mut self) -> Option<FlowReport> {
         let first = self.first.take();
         if first.is_some() && !self.queue.is_empty() {
             self.first = self.queue.pop_front();
@@ -114,199 +109,3 @@ impl Signals {
         first
     }
 }
-
-/// What an answer says about the path.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Path {
-    pub(crate) t1: Timestamp,
-    pub(crate) t2: Timestamp,
-    pub(crate) t3: Timestamp,
-    /// An answer on the flow has echoed this packet before, or a later one: T3 is when something else became ready.
-    pub(crate) again: bool,
-    pub(crate) hops: u8,
-    pub(crate) rx_level: u8,
-    pub(crate) ecn: u16,
-    pub(crate) extended: bool,
-    pub(crate) window_drop: bool,
-}
-
-impl Path {
-    /// T1 and T2 of a packet that met the same delay on its way and came when the answer left.
-    fn answered_at_once(&self) -> (Timestamp, Timestamp) {
-        let wait = self.t3.units_since(self.t2);
-        (Timestamp::new(self.t1.value().wrapping_add(wait)), self.t3)
-    }
-}
-
-/// T1 and T2 as 24 bits can tell them, of an answer that left at `t3` and comes at `t4`: a round trip of more than half
-/// their circle would look like none at all, or like the little by which it exceeds a whole one. So it is told as the
-/// longest that there is. What the receiver has waited is taken off first, so that its wait is never taken for a delay.
-fn within_half_a_circle(t1: Timestamp, t2: Timestamp, t3: Timestamp, t4: Timestamp) -> (Timestamp, Timestamp) {
-    let excess = t4.units_since(t1).saturating_sub(ROUND_TRIP_MAX);
-    // An echo from the future is left as it is.
-    if excess == 0 || t4.is_before(t1) {
-        return (t1, t2);
-    }
-    let waited = t3.units_since(t2).min(excess);
-    (Timestamp::new(t1.value().wrapping_add(excess)), Timestamp::new(t2.value().wrapping_add(waited)))
-}
-
-/// T1 of an answer that is taken in at `now` and waited for that up to `backlog`: as if the packet had left later by so
-/// much, but for what the receiver has waited. T4 stays, for it is the time that the adaptive engine goes by.
-fn came_earlier(t1: Timestamp, t2: Timestamp, t3: Timestamp, now: Time, backlog: Duration) -> Timestamp {
-    let t4 = Timestamp::at(now);
-    if backlog == Duration::ZERO || t4.is_before(t1) {
-        return t1;
-    }
-    let waited = Timestamp::at(now).units_since(Timestamp::at(now - backlog));
-    let most = t4.units_since(t1).saturating_sub(t3.units_since(t2));
-    Timestamp::new(t1.value().wrapping_add(waited.min(most)))
-}
-
-/// 1.1 s.
-const ROUND_TRIP_MAX: u32 = Ticks::MAX.get() / 2;
-
-impl Delivery {
-    /// Whether there is one.
-    #[inline]
-    pub(crate) fn has_signal(&self) -> bool {
-        self.signals.first.is_some()
-    }
-
-    /// The next report for the adaptive engine.
-    #[inline]
-    pub fn signal(&mut self) -> Option<FlowReport> {
-        self.signals.pop()
-    }
-
-    /// Does what the adaptive engine wants for `flow`, and for the connection.
-    ///
-    /// # Panics
-    /// When the connection has no such flow.
-    pub fn obey(&mut self, flow: u8, actions: &FlowActions) {
-        self.apply(flow, &ControlSettings::of(actions));
-        self.ack_rate = actions.ack_rate;
-        if actions.repath {
-            self.counters.moves += 1;
-            self.flows.repath(flow, self.counters.moves);
-        }
-    }
-
-    /// Applies single settings to `flow`, and to the connection.
-    ///
-    /// # Panics
-    /// When the connection has no such flow.
-    pub fn apply(&mut self, flow: u8, settings: &ControlSettings) {
-        assert!(flow < self.config.flows, "flow {flow} of {}", self.config.flows);
-        if let Some(fcwnd) = settings.fcwnd {
-            self.flows.set_fcwnd(flow, fcwnd);
-        }
-        if let Some(ncwnd) = settings.ncwnd {
-            self.limits.ncwnd = ncwnd.max(1);
-        }
-        if let Some(gap) = settings.packet_gap {
-            self.limits.packet_gap = gap;
-        }
-        if let Some(rate) = settings.rate {
-            self.limits.rate = rate;
-        }
-        if let Some(label) = settings.label {
-            self.flows.set_label(flow, label);
-        }
-        if let Some(rule) = settings.ack_request {
-            self.config.ack_request = rule;
-        }
-        if let Some(rack_rto) = settings.rack_rto {
-            self.flows.get_mut(flow).rack_rto = rack_rto;
-        }
-        let before = self.waits.rto;
-        self.waits.apply(settings);
-        if settings.rto.is_some() && self.measured.is_some() {
-            let set = std::mem::replace(&mut self.waits.rto, before);
-            self.limit_timeout(set);
-        }
-        self.shorten_timers(before);
-    }
-
-    /// The timeout has changed from `before`.
-    pub(super) fn shorten_timers(&mut self, before: Duration) {
-        let shortened = before.saturating_sub(self.waits.rto);
-        if shortened > Duration::ZERO {
-            // No packet's timeout comes sooner by more. What was computed from a shorter one comes early, and is set
-            // anew then.
-            self.tx.iter_mut().for_each(|window| window.advance_timer(shortened));
-        }
-    }
-
-    /// The windows of `flow` and of the connection, as reports have them.
-    #[inline]
-    pub(crate) fn windows(&self, flow: u8) -> (Cwnd, u16) {
-        (self.flows.get(flow).fcwnd, self.limits.ncwnd.min(u32::from(u16::MAX)) as u16)
-    }
-
-    /// Reports what happened on `flow`.
-    #[inline]
-    pub(super) fn report(&mut self, now: Time, flow: u8, kind: ReportKind, path: &Path) {
-        if !self.signals.has_room() {
-            self.counters.signals_refused += 1;
-            return;
-        }
-        let (fcwnd, ncwnd) = self.windows(flow);
-        let backlog = self.backlog(now);
-        let told = self.flows.get_mut(flow);
-        let [acked, sent] = [&mut told.acknowledged, &mut told.left].map(|count| core::mem::take(count).min(COUNT_MAX));
-        let (lost, in_flight) = (core::mem::take(&mut told.lost), told.outstanding.min(COUNT_MAX.into()) as u16);
-        let is_answer = !matches!(kind, ReportKind::Retransmitted { .. });
-        // A timeout brings no news of marks: the count is what it was.
-        let marked = if is_answer { path.ecn.wrapping_sub(told.ecn) & ECN_MASK } else { 0 };
-        if is_answer {
-            told.ecn = path.ecn;
-        }
-        let in_force = InForce {
-            fcwnd,
-            ncwnd,
-            gap: Gap::slots(self.limits.packet_gap.as_ps().div_ceil(Gap::slots(1).duration().as_ps())),
-            rate: self.limits.rate,
-            rto: Ticks::of(self.waits.rto),
-            ack_rate: self.ack_rate,
-        };
-        let ticks = |timestamp: Timestamp| Ticks::new(timestamp.low24());
-        let (t1, t2) = if path.again { path.answered_at_once() } else { (path.t1, path.t2) };
-        let (t1, t2) = if is_answer {
-            let t1 = came_earlier(t1, t2, path.t3, now, backlog);
-            within_half_a_circle(t1, t2, path.t3, Timestamp::at(now))
-        } else {
-            (t1, t2)
-        };
-        self.signals.push(FlowReport {
-            kind,
-            flow,
-            flows: self.config.flows,
-            acked,
-            marked: marked.min(COUNT_MAX),
-            sent,
-            in_flight,
-            lost,
-            t1: ticks(t1),
-            t2: ticks(t2),
-            t3: ticks(path.t3),
-            t4: Ticks::at(now),
-            hops: path.hops.min(HOPS_MAX),
-            rx_level: path.rx_level,
-            ecn: told.ecn,
-            csig: None,
-            occupancy: 0,
-            label: told.label.get(),
-            extended: path.extended,
-            window_drop: path.window_drop,
-            delay: DelaySelect::Fabric,
-            in_force,
-        });
-    }
-}
-
-/// The count of marks has 14 bits.
-const ECN_MASK: u16 = (1 << 14) - 1;
-
-/// Hops have 4 bits.
-const HOPS_MAX: u8 = 15;

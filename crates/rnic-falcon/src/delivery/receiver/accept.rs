@@ -11,92 +11,52 @@
 //! | beyond the window | dropped with a notification: the paper, where there is no room; the specification, always |
 //!
 //! In each case bases that came with it are taken first (section 11: "piggybacked acknowledgement processed"), and
-//! T1 and T2 are noted for the flow. Pull Data acknowledges its Pull Request. Contradiction 17 (a NACK for packets
-//! beyond the window): the notification it is; there is no code for such a NACK.
+//! T1 and T2 are noted for the flow. Pull Data acknowledges its Pull Request, which is the sender's. Contradiction 17
+//! (a NACK for packets beyond the window): the notification it is; there is no code for such a NACK.
 
 use rnic_base::{Seq, Time};
-use rnic_wire::falcon::{Body, FlowLabel, NackCode, Packet, Timestamp};
+use rnic_wire::falcon::{Body, NackCode, Packet, Rsn};
 
-use crate::delivery::Delivery;
-use crate::delivery::rx_window::{Arrived, Place};
+use crate::delivery::exchange::Reception;
+use crate::delivery::shared::Shared;
 use crate::seam::{Received, Upper, Verdict};
 
-/// A packet that arrives.
-#[derive(Clone, Copy, Debug)]
-pub struct Arrival<'a> {
-    /// As it was decoded; its payload is the transaction layer's business.
-    pub packet: &'a Packet,
-    /// From the IPv6 header.
-    pub label: FlowLabel,
-    /// It met congestion.
-    pub marked: bool,
-    /// Switches on its way.
-    pub hops: u8,
-}
+use super::DeliveryReceiver;
+use super::rx_window::{Arrived, Place};
 
-/// What became of an arrival.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reception {
-    /// The transaction layer has it.
-    Kept,
-    /// It was here before.
-    Duplicate,
-    /// Dropped beyond the window; the sender hears of it.
-    OutOfWindow,
-    /// There was no room; the sender hears of it.
-    NoResources,
-    /// An acknowledgement or NACK, taken in.
-    Answer,
-    /// An acknowledgement or NACK with a base that is behind: dropped.
-    Stale,
-    /// It makes no sense (the peer's mistake), or the connection is dead: dropped in silence.
-    Dropped,
-}
+/// What became of a packet, and which Pull Request of ours it answers, if it is a response and was accepted.
+pub(crate) type Acceptance = (Reception, Option<Rsn>);
 
-impl Delivery {
-    /// Takes in a packet that arrives now.
+impl DeliveryReceiver {
+    /// Takes in a packet of a window, which came on `flow`.
     #[inline]
-    pub fn receive(&mut self, now: Time, arrival: &Arrival<'_>, upper: &mut impl Upper) -> Reception {
-        if self.dead {
-            return Reception::Dropped;
-        }
-        let packet = arrival.packet;
-        let flow = self.flows.of_label(arrival.label);
-        match &packet.body {
-            Body::Ack(answer) => self.take_ack(now, flow, packet, answer, None, upper),
-            Body::ExtendedAck(answer, bitmaps) => self.take_ack(now, flow, packet, answer, Some(bitmaps), upper),
-            Body::Nack(nack) => self.take_nack(now, flow, packet, nack, upper),
-            Body::PullRequest { .. } | Body::PullData { .. } | Body::PushData { .. } | Body::Resync { .. } => {
-                self.take_bases(now, &packet.bases, upper);
-                let (hops, marked) = (arrival.hops, arrival.marked);
-                let came = Timestamp::at(now - self.backlog(now));
-                self.echo.note(flow, packet.timestamp, came, hops, arrival.label, marked);
-                self.take_packet(now, flow, packet, upper)
-            }
-        }
-    }
-
-    #[inline]
-    fn take_packet(&mut self, now: Time, flow: u8, packet: &Packet, upper: &mut impl Upper) -> Reception {
+    pub(crate) fn take_packet(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        flow: u8,
+        packet: &Packet,
+        upper: &mut impl Upper,
+    ) -> Acceptance {
         let (Some(window), Some(psn)) = (packet.body.window(), packet.body.psn()) else {
-            self.counters.peer_errors += 1;
-            return Reception::Dropped;
+            shared.counters.peer_errors += 1;
+            return (Reception::Dropped, None);
         };
         let received = Received { window, psn };
         let (seq, place) = self.rx[window].place(psn);
         match place {
             Place::New => self.offer(now, flow, packet, received, seq, upper),
             Place::Acknowledged => {
-                self.counters.duplicates += 1;
+                shared.counters.duplicates += 1;
                 self.repeat(now, flow, packet);
-                Reception::Duplicate
+                (Reception::Duplicate, None)
             }
-            Place::Received => self.take_duplicate(now, flow, packet, received, upper),
+            Place::Received => (self.take_duplicate(shared, now, flow, packet, received, upper), None),
             Place::Beyond => match self.offer(now, flow, packet, received, seq, upper) {
-                Reception::NoResources => self.drop_beyond(now, flow, received),
+                (Reception::NoResources, _) => (self.drop_beyond(shared, now, flow, received), None),
                 kept => kept,
             },
-            Place::Outside => self.drop_beyond(now, flow, received),
+            Place::Outside => (self.drop_beyond(shared, now, flow, received), None),
         }
     }
 
@@ -109,7 +69,7 @@ impl Delivery {
         received: Received,
         seq: Seq,
         upper: &mut impl Upper,
-    ) -> Reception {
+    ) -> Acceptance {
         let arrived = Arrived { flow, asks: packet.ack_request };
         let rx = &mut self.rx[received.window];
         match upper.offer(now, packet) {
@@ -120,31 +80,33 @@ impl Delivery {
                 if fills_gap || (acknowledged && packet.ack_request) {
                     self.echo.hurry(now, flow);
                 }
-                if let Body::PullData { rsn, .. } = packet.body {
-                    self.acknowledge_request(now, rsn, upper);
-                }
-                Reception::Kept
+                let answered = match packet.body {
+                    Body::PullData { rsn, .. } => Some(rsn),
+                    _ => None,
+                };
+                (Reception::Kept, answered)
             }
             Verdict::Refused(code) => {
                 rx.receive(seq, arrived, false);
                 self.owe(now, flow, 1);
                 self.nacks.push(flow, received, code);
-                Reception::Kept
+                (Reception::Kept, None)
             }
             Verdict::NoResources => {
                 let beyond = rx.place(received.psn).1 == Place::Beyond;
                 if !beyond {
                     self.nacks.push(flow, received, NackCode::Resource);
                 }
-                Reception::NoResources
+                (Reception::NoResources, None)
             }
-            Verdict::Dropped => Reception::Dropped,
+            Verdict::Dropped => (Reception::Dropped, None),
         }
     }
 
     /// A packet that is here and not acknowledged came again.
     fn take_duplicate(
         &mut self,
+        shared: &mut Shared,
         now: Time,
         flow: u8,
         packet: &Packet,
@@ -158,7 +120,7 @@ impl Delivery {
             }
             return Reception::Kept;
         }
-        self.counters.duplicates += 1;
+        shared.counters.duplicates += 1;
         match upper.duplicate(now, packet) {
             Some(code) => self.nacks.push(flow, received, code),
             None => self.repeat(now, flow, packet),
@@ -174,8 +136,8 @@ impl Delivery {
         }
     }
 
-    fn drop_beyond(&mut self, now: Time, flow: u8, received: Received) -> Reception {
-        self.counters.out_of_window += 1;
+    fn drop_beyond(&mut self, shared: &mut Shared, now: Time, flow: u8, received: Received) -> Reception {
+        shared.counters.out_of_window += 1;
         self.rx[received.window].out_of_window = true;
         // The AR bit of what is dropped is ignored (specification 9.2.2.4).
         self.owe(now, flow, 2);

@@ -11,81 +11,51 @@ use rnic_base::{Duration, Seq, Time};
 use rnic_policy::{RecoveryActions, RecoveryEvent};
 use rnic_wire::falcon::Window;
 
-use crate::delivery::Delivery;
-use crate::delivery::acks::Newest;
-use crate::delivery::config::{DeliveryConfig, NEVER};
-use crate::delivery::signal::ControlSettings;
+use crate::delivery::config::NEVER;
+use crate::delivery::flows::Flows;
+use crate::delivery::shared::Shared;
 use crate::delivery::windows::Windows;
 
-/// Times of a connection: timeouts, probes, round trips.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Waits {
-    pub(crate) rto: Duration,
-    /// The adaptive engine's instead of the policy's; [`Duration::MAX`] for none.
-    probe: Duration,
-    /// The last round trip, of any flow; [`Duration::MAX`] before the first.
-    round_trip: Duration,
-    /// When a packet last left, or an acknowledgement came.
-    pub(crate) quiet_since: Time,
-    /// Probes that nothing answered, or nothing but that there is no room; each doubles the wait for the next.
-    pub(crate) probes: u32,
-}
+use super::DeliverySender;
+use super::acks::Newest;
 
-impl Waits {
-    pub(crate) fn new(config: &DeliveryConfig) -> Self {
-        let recovery = &config.recovery;
-        let rto = (recovery.policy.initial_rto)(&recovery.params).unwrap_or(RTO_WITHOUT_POLICY);
-        Self { rto, probe: Duration::MAX, round_trip: Duration::MAX, quiet_since: Time::ZERO, probes: 0 }
-    }
-
-    pub(crate) fn apply(&mut self, settings: &ControlSettings) {
-        self.rto = settings.rto.map_or(self.rto, |rto| rto.max(Duration::from_ns(1)));
-        self.probe = settings.probe.map_or(self.probe, |probe| probe.unwrap_or(Duration::MAX));
-    }
-
-    /// The last round trip; the timeout before there was one.
-    pub(crate) fn round_trip(&self) -> Duration {
-        self.measured().unwrap_or(self.rto)
-    }
-
-    /// The last round trip; none before there was one.
-    pub(crate) fn measured(&self) -> Option<Duration> {
-        (self.round_trip != Duration::MAX).then_some(self.round_trip)
-    }
-}
-
-/// The backstop must be there even under a policy that has none.
-const RTO_WITHOUT_POLICY: Duration = Duration::from_ms(1);
-
-impl Delivery {
-    /// The retransmission timeout at the moment.
-    pub(crate) const fn rto(&self) -> Duration {
-        self.waits.rto
-    }
-
+impl DeliverySender {
     /// Flows hear what has arrived, and what they say is lost is marked. `echoed`: the flow whose round trip is known.
-    pub(super) fn deliver_news(&mut self, now: Time, echoed: Option<(u8, Duration)>, newest: &Newest) {
+    pub(super) fn deliver_news(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        echoed: Option<(u8, Duration)>,
+        newest: &Newest,
+    ) {
         if let Some((flow, rtt)) = echoed {
-            self.waits.round_trip = rtt;
-            self.flows.note_round_trip(flow, rtt);
+            self.waits.note_round_trip(rtt);
+            shared.flows.note_round_trip(flow, rtt);
         }
-        for flow in 0..self.config.flows {
+        for flow in 0..shared.flows.count() {
             let sent = newest[usize::from(flow)];
             let rtt = echoed.filter(|(echoed, _)| *echoed == flow).map(|(_, rtt)| rtt);
             if sent == Time::ZERO && rtt.is_none() {
                 continue;
             }
             for window in Window::ALL {
-                self.recover(now, window, flow, &RecoveryEvent::Delivered { sent, rtt });
+                self.recover(shared, now, window, flow, &RecoveryEvent::Delivered { sent, rtt });
             }
         }
         for window in Window::ALL {
-            self.judge(now, window);
+            self.judge(shared, now, window);
         }
     }
 
     /// Asks the policy of `flow`.
-    pub(super) fn recover(&mut self, now: Time, window: Window, flow: u8, event: &RecoveryEvent) -> RecoveryActions {
+    pub(super) fn recover(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        window: Window,
+        flow: u8,
+        event: &RecoveryEvent,
+    ) -> RecoveryActions {
         let recovery = &self.config.policies.recovery;
         let state = &mut self.recovery[flow][window];
         let view = self.tx[window].view(now);
@@ -94,13 +64,13 @@ impl Delivery {
             self.tx[window].rules[flow] = Some(rule);
         }
         if let Some(probe) = actions.probe {
-            self.flows.get_mut(flow).probe = probe;
+            shared.flows.get_mut(flow).probe = probe;
         }
         actions
     }
 
     /// Marks what the rules say is lost, and remembers when more comes of age.
-    pub(super) fn judge(&mut self, now: Time, window: Window) {
+    pub(super) fn judge(&mut self, shared: &mut Shared, now: Time, window: Window) {
         let tx = &mut self.tx[window];
         tx.of_age = NEVER;
         if tx.is_idle() {
@@ -131,21 +101,21 @@ impl Delivery {
             if sent.last == rule.sent_until && rule.age != Duration::ZERO && !tx.has_companion_arrived(seq) {
                 continue;
             }
-            let set = self.flows.get(sent.flow).rack_rto.filter(|_| rule.age != Duration::ZERO);
+            let set = shared.flows.get(sent.flow).rack_rto.filter(|_| rule.age != Duration::ZERO);
             let due = sent.last + set.unwrap_or(rule.age);
             if due > now {
                 tx.of_age = tx.of_age.min(due);
             } else if tx.mark(seq) {
                 tx.sent_mut(seq).early += 1;
-                self.counters.sent_again_early += 1;
-                self.flows.get_mut(sent.flow).lost = true;
+                shared.counters.sent_again_early += 1;
+                shared.flows.get_mut(sent.flow).lost = true;
             }
         }
     }
 
     /// When a probe is due: after silence, while something is under way that nothing else will move first.
     #[inline]
-    pub(super) fn probe_due(&self) -> Time {
+    pub(super) fn probe_due(&self, flows: &Flows) -> Time {
         let Windows { request: requests, data } = &self.tx;
         // What waits to leave again, for its pacing, draws an answer as well; a probe would only take its place.
         let leaves_anyway = requests.has_marks() || data.has_marks();
@@ -154,18 +124,16 @@ impl Delivery {
         }
         // Whether there are probes is the recovery policy's; the adaptive engine says when, which it cannot know either
         // of a flow on which nothing was measured.
-        let Some(known) = self.flows.probe_after() else { return NEVER };
-        let wait = if self.waits.probe == Duration::MAX { known } else { self.waits.probe };
-        let wait = wait.saturating_mul(1 << self.waits.probes.min(16));
-        // The timeout does better from there on.
-        if wait >= self.waits.rto { NEVER } else { self.end_of_wait(self.waits.quiet_since, wait) }
+        let Some(known) = flows.probe_after() else { return NEVER };
+        // The timeout does better from some wait on.
+        self.waits.before_probe(known).map_or(NEVER, |wait| self.waits.end_of_wait(self.waits.quiet_since, wait))
     }
 
     /// Sends one packet again to hear from the peer: the lower in RSN order of what the policy names in each window.
-    pub(super) fn probe(&mut self, now: Time) {
+    pub(super) fn probe(&mut self, shared: &mut Shared, now: Time) {
         self.waits.probes += 1;
         self.waits.quiet_since = now;
-        let named = [self.probe_in(now, Window::Request), self.probe_in(now, Window::Data)];
+        let named = [self.probe_in(shared, now, Window::Request), self.probe_in(shared, now, Window::Data)];
         let (window, seq) = match named {
             [Some(request), Some(data)] if !self.data_goes_first(request, data) => (Window::Request, request),
             [_, Some(data)] => (Window::Data, data),
@@ -173,17 +141,17 @@ impl Delivery {
             [None, None] => return,
         };
         if self.tx[window].mark(seq) {
-            self.counters.probes += 1;
+            shared.counters.probes += 1;
         }
     }
 
-    fn probe_in(&mut self, now: Time, window: Window) -> Option<Seq> {
+    fn probe_in(&mut self, shared: &mut Shared, now: Time, window: Window) -> Option<Seq> {
         let tx = &self.tx[window];
         if tx.is_idle() {
             return None;
         }
         let flow = tx.sent(tx.base).flow;
-        let named = self.recover(now, window, flow, &RecoveryEvent::Quiet).retransmit?;
+        let named = self.recover(shared, now, window, flow, &RecoveryEvent::Quiet).retransmit?;
         let tx = &self.tx[window];
         let usable = |seq: &Seq| !tx.sent(*seq).acknowledged && tx.sent(*seq).not_before <= now;
         Some(named.start).filter(|seq| named.contains(*seq) && *seq >= tx.base && *seq < tx.next).filter(usable)

@@ -10,8 +10,9 @@
 //! ORC counts requests of the window that are outstanding, ORRC those of them that were sent again.
 //!
 //! Beside these, whoever drives the connection may bound what is under way to the peer's host, over all connections
-//! ([`Delivery::set_room`](super::Delivery::set_room)): the sources have adapters at both ends, whose receive buffers
-//! are the resources of the transaction layer; a socket's buffer is none of them. What is sent again takes no room.
+//! ([`Delivery::set_room`](crate::delivery::Delivery::set_room)): the sources have adapters at both ends, whose receive
+//! buffers are the resources of the transaction layer; a socket's buffer is none of them. What is sent again takes no
+//! room.
 //!
 //! A pause after an out of window notification stops requests alone, as `ncwnd` does: a response that it held back
 //! could be what the peer waits for before it acknowledges the packet that ends the pause.
@@ -27,9 +28,10 @@ use rnic_policy::Cwnd;
 use rnic_policy::control::report::RateLimit;
 
 use crate::delivery::pace::SLOT;
-use crate::delivery::tx_window::{Kind, TxWindow};
 use crate::delivery::windows::Windows;
 use crate::seam::Gates;
+
+use super::tx_window::{Kind, TxWindow};
 
 /// What the adaptive engine has set, for all flows together.
 #[derive(Clone, Copy, Debug)]

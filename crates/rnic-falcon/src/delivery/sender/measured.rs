@@ -11,11 +11,9 @@
 
 use rnic_base::{Absence, Duration, RttEstimator, Time};
 
-use crate::delivery::Delivery;
-
 /// What is measured of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Measured {
+pub(super) struct Measured {
     rtt: RttEstimator,
     /// The adaptive engine's timeout, or the first.
     set: Duration,
@@ -31,7 +29,7 @@ pub(crate) struct Measured {
 
 impl Measured {
     /// Of a connection that begins with the timeout `first`, whose transport has the fixed timeout `nominal`.
-    pub(crate) fn new(first: Duration, nominal: Duration) -> Self {
+    pub(super) fn new(first: Duration, nominal: Duration) -> Self {
         Self {
             rtt: RttEstimator::NEW,
             set: first,
@@ -57,99 +55,71 @@ impl Measured {
 
     /// When a wait of `wait` that began at `start` is over. An absence is looked at from its end on: what has come by
     /// then is taken in after it.
-    fn end_of_wait(&self, start: Time, wait: Duration) -> Time {
+    #[inline]
+    pub(super) fn end_of_wait(&self, start: Time, wait: Duration) -> Time {
         let away = self.absence.part_since(start);
         let end = start + wait;
         if away == Duration::ZERO { end } else { end.max(self.absence.ended() + away.min(wait)) }
     }
-}
 
-impl Delivery {
     /// Nobody drove the connection for a while.
     #[inline]
-    pub(crate) fn note_absence(&mut self, absence: Absence) {
-        if let Some(measured) = &mut self.measured
-            && measured.absence != absence
-        {
-            if measured.absence.ended() != absence.ended() {
-                measured.heard_at += absence.part_since(measured.heard_at);
+    pub(super) fn note_absence(&mut self, absence: Absence) {
+        if self.absence != absence {
+            if self.absence.ended() != absence.ended() {
+                self.heard_at += absence.part_since(self.heard_at);
             }
-            measured.absence = absence;
+            self.absence = absence;
         }
     }
 
-    /// Returns how long before `now` a packet that is taken in at `now` may have arrived: an adapter notes when packets
-    /// arrive, and what they waited for a process is no delay of the network.
+    /// Returns how long before `now` a packet that is taken in at `now` may have arrived.
     #[inline]
     pub(super) fn backlog(&self, now: Time) -> Duration {
-        self.measured.as_ref().map_or(Duration::ZERO, |measured| measured.absence.backlog(now))
+        self.absence.backlog(now)
     }
 
-    /// When a wait of `wait` that began at `start` is over.
+    /// The adaptive engine has set the timeout to `set`: returns the one in force.
+    pub(super) fn limit(&mut self, set: Duration, attempts: u16) -> Duration {
+        self.set = set;
+        self.timeout(attempts)
+    }
+
+    /// An answer came now; it echoes a packet that left `rtt` ago, if it says so: returns the timeout then.
     #[inline]
-    pub(super) fn end_of_wait(&self, start: Time, wait: Duration) -> Time {
-        self.measured.as_ref().map_or(start + wait, |measured| measured.end_of_wait(start, wait))
-    }
-
-    /// The adaptive engine has set the timeout to `set`.
-    pub(super) fn limit_timeout(&mut self, set: Duration) {
-        if let Some(measured) = &mut self.measured {
-            measured.set = set;
-        }
-        self.renew_timeout();
-    }
-
-    /// The timeout in force follows what is known; the window's timers with it.
-    fn renew_timeout(&mut self) {
-        let Some(measured) = &self.measured else { return };
-        let (before, timeout) = (self.waits.rto, measured.timeout(self.config.attempts_max));
-        self.waits.rto = timeout;
-        self.shorten_timers(before);
-    }
-
-    /// An answer came now; it echoes a packet that left `rtt` ago, if it says so.
-    #[inline]
-    pub(super) fn note_answer(&mut self, now: Time, rtt: Option<Duration>) {
-        let Some(measured) = &mut self.measured else { return };
-        measured.heard_at = now;
-        let Some(rtt) = rtt else { return };
-        let away = measured.absence.part_since(now - rtt);
-        let sample = match measured.rtt.smoothed() {
+    pub(super) fn note_answer(&mut self, now: Time, rtt: Option<Duration>, attempts: u16) -> Option<Duration> {
+        self.heard_at = now;
+        let rtt = rtt?;
+        let away = self.absence.part_since(now - rtt);
+        let sample = match self.rtt.smoothed() {
             // The answer may have come at any time of the absence.
             Some(smoothed) if away > Duration::ZERO => rtt.saturating_sub(away).max(smoothed.min(rtt)),
             _ => rtt,
         };
-        measured.rtt.take(sample);
-        measured.backoff = 0;
-        self.renew_timeout();
+        self.rtt.take(sample);
+        self.backoff = 0;
+        Some(self.timeout(attempts))
     }
 
     /// Something leaves on a connection that had nothing under way.
     #[inline]
     pub(super) fn note_start(&mut self, now: Time) {
-        if let Some(measured) = &mut self.measured {
-            measured.heard_at = now;
-        }
+        self.heard_at = now;
     }
 
-    /// Packets have timed out: all later ones take twice as long, if that was not said just now.
-    pub(super) fn back_off(&mut self, now: Time) {
-        let rto = self.waits.rto;
-        let Some(measured) = &mut self.measured else { return };
-        if now.since(measured.timed_out_at) >= rto {
-            measured.timed_out_at = now;
-            measured.backoff = (measured.backoff + 1).min(DOUBLINGS_MAX);
-            self.renew_timeout();
+    /// Packets have timed out after `rto`: returns the timeout of later ones, if it was not said just now.
+    pub(super) fn back_off(&mut self, now: Time, rto: Duration, attempts: u16) -> Option<Duration> {
+        if now.since(self.timed_out_at) < rto {
+            return None;
         }
+        self.timed_out_at = now;
+        self.backoff = (self.backoff + 1).min(DOUBLINGS_MAX);
+        Some(self.timeout(attempts))
     }
 
     /// Returns whether a packet that timed out for the `timeouts`-th time was one time too many.
-    pub(super) fn is_exhausted(&self, now: Time, timeouts: u16) -> bool {
-        let attempts = self.config.attempts_max;
-        match &self.measured {
-            None => timeouts > attempts,
-            Some(measured) => timeouts >= TIMEOUTS_MIN && now.since(measured.heard_at) >= measured.patience(attempts),
-        }
+    pub(super) fn is_exhausted(&self, now: Time, timeouts: u16, attempts: u16) -> bool {
+        timeouts >= TIMEOUTS_MIN && now.since(self.heard_at) >= self.patience(attempts)
     }
 }
 

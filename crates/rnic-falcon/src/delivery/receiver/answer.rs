@@ -10,9 +10,12 @@ use rnic_base::{RareQueue, Time};
 use rnic_wire::falcon::{Acknowledgement, Bitmaps, Body, Nack, NackCode, OutOfWindow, Packet, Timestamp, UlpProtocol};
 
 use crate::delivery::config::ExtendedRule;
+use crate::delivery::exchange::Leaving;
+use crate::delivery::shared::Shared;
 use crate::delivery::windows::Windows;
-use crate::delivery::{Delivery, Leaving};
 use crate::seam::{Received, Upper};
+
+use super::DeliveryReceiver;
 
 /// NACKs that wait to leave. More are not kept: the packet's retransmission draws another.
 #[derive(Clone, Debug)]
@@ -58,25 +61,31 @@ impl Nacks {
     }
 }
 
-impl Delivery {
+impl DeliveryReceiver {
     /// Whether a NACK or an acknowledgement may be due.
     #[inline]
-    pub(super) fn has_answer(&self, now: Time) -> bool {
+    pub(crate) fn has_answer(&self, now: Time) -> bool {
         self.echo.deadline() <= now || !self.nacks.is_empty()
     }
 
     /// A NACK or an acknowledgement, if one is due.
     #[inline(never)]
-    pub(super) fn answer(&mut self, now: Time, packet: &mut Packet, upper: &impl Upper) -> Option<Leaving> {
+    pub(crate) fn answer(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        packet: &mut Packet,
+        upper: &impl Upper,
+    ) -> Option<Leaving> {
         let (flow, body) = match self.nacks.waiting.pop_front() {
-            Some((flow, refused, code)) => (flow, self.nack(flow, refused, code, upper)),
+            Some((flow, refused, code)) => (flow, self.nack(shared, flow, refused, code, upper)),
             None => {
                 let flow = self.echo.take_due(now)?;
-                (flow, self.acknowledgement(flow, upper))
+                (flow, self.acknowledgement(shared, flow, upper))
             }
         };
         *packet = Packet {
-            cid: self.config.cid,
+            cid: shared.cid,
             function: 0,
             protocol: UlpProtocol::None,
             ack_request: false,
@@ -88,14 +97,21 @@ impl Delivery {
         Some(Leaving { label: self.echo.latest(flow).label, context: None, again: false })
     }
 
-    fn nack(&mut self, flow: u8, Received { window, psn }: Received, code: NackCode, upper: &impl Upper) -> Body {
+    fn nack(
+        &self,
+        shared: &mut Shared,
+        flow: u8,
+        Received { window, psn }: Received,
+        code: NackCode,
+        upper: &impl Upper,
+    ) -> Body {
         let latest = self.echo.latest(flow);
         let (t1, t2, hops, ecn) = (latest.t1, latest.t2, latest.hops, latest.ecn);
-        self.counters.nacks_sent += 1;
+        shared.counters.nacks_sent += 1;
         Body::Nack(Nack { t1, t2, hops, rx_level: upper.rx_level(), ecn, metadata: 0, psn, window, code })
     }
 
-    fn acknowledgement(&mut self, flow: u8, upper: &impl Upper) -> Body {
+    fn acknowledgement(&mut self, shared: &mut Shared, flow: u8, upper: &impl Upper) -> Body {
         let latest = self.echo.latest(flow);
         let Windows { request, data } = &mut self.rx;
         let out_of_window = OutOfWindow { data: data.out_of_window, request: request.out_of_window };
@@ -113,11 +129,11 @@ impl Delivery {
             data_received: data.received_bits(),
             request_received: request.received_bits() as u64,
         };
-        let extended = out_of_window.any() || needs_bitmaps(self.config.extended, &bitmaps);
-        self.counters.acks_sent += 1;
+        let extended = out_of_window.any() || needs_bitmaps(self.extended, &bitmaps);
+        shared.counters.acks_sent += 1;
         if extended {
             (data.out_of_window, request.out_of_window) = (false, false);
-            self.counters.extended_acks_sent += 1;
+            shared.counters.extended_acks_sent += 1;
             Body::ExtendedAck(acknowledgement, bitmaps)
         } else {
             Body::Ack(acknowledgement)

@@ -35,66 +35,71 @@ use rnic_wire::falcon::{
     Acknowledgement, Bitmaps, Nack, NackCode, OutOfWindow, Packet, Rsn, Timestamp, Window, WindowBases,
 };
 
-use crate::delivery::Delivery;
-use crate::delivery::receive::Reception;
-use crate::delivery::signal::Path;
-use crate::delivery::tx_window::{Held, Kind, Sent};
+use crate::delivery::exchange::Reception;
+use crate::delivery::shared::Shared;
 use crate::delivery::windows::Windows;
 use crate::seam::Upper;
+
+use super::DeliverySender;
+use super::report::Path;
+use super::tx_window::{Held, Kind, Sent};
 
 /// By flow: when the latest packet left that is newly known to have arrived and was sent once.
 pub(super) type Newest = [Time; FLOWS_MAX];
 
-impl Delivery {
-    pub(super) fn take_ack(
+impl DeliverySender {
+    /// Takes in an acknowledgement, which came on `flow`.
+    pub(crate) fn take_ack(
         &mut self,
+        shared: &mut Shared,
         now: Time,
         flow: u8,
         packet: &Packet,
-        answer: &Acknowledgement,
-        bitmaps: Option<&Bitmaps>,
+        (answer, bitmaps): (&Acknowledgement, Option<&Bitmaps>),
         upper: &mut impl Upper,
     ) -> Reception {
-        let Some(bases) = self.usable_bases(&packet.bases) else { return Reception::Stale };
+        let Some(bases) = self.usable_bases(shared, &packet.bases) else { return Reception::Stale };
         let Some(bases) = bases else { return Reception::Dropped };
         let mut newest = [Time::ZERO; FLOWS_MAX];
-        self.advance(now, bases, &mut newest, upper);
+        self.advance(shared, now, bases, &mut newest, upper);
         if let Some(bitmaps) = bitmaps {
-            self.take_bitmaps(now, bases, bitmaps, &mut newest, upper);
+            self.take_bitmaps(shared, now, bases, bitmaps, &mut newest, upper);
         }
         let &Acknowledgement { t1, t2, hops, rx_level, ecn, out_of_window, .. } = answer;
         let (extended, window_drop) = (bitmaps.is_some(), out_of_window.any());
-        let again = self.flows.echoes_again(now, flow, t1, t2);
+        let again = shared.flows.echoes_again(now, flow, t1, t2);
         let path = Path { t1, t2, t3: packet.timestamp, again, hops, rx_level, ecn, extended, window_drop };
         self.waits.probes = 0;
-        self.hear(now, flow, &path, &mut newest);
+        self.hear(shared, now, flow, &path, &mut newest);
         if out_of_window.any() {
-            self.send_beyond_again(now, out_of_window);
+            self.send_beyond_again(shared, now, out_of_window);
         }
-        self.report(now, flow, ReportKind::Acked, &path);
+        self.report(shared, now, flow, ReportKind::Acked, &path);
         Reception::Answer
     }
 
-    pub(super) fn take_nack(
+    /// Takes in a NACK, which came on `flow`.
+    pub(crate) fn take_nack(
         &mut self,
+        shared: &mut Shared,
         now: Time,
         flow: u8,
         packet: &Packet,
         nack: &Nack,
         upper: &mut impl Upper,
     ) -> Reception {
-        let Some(bases) = self.usable_bases(&packet.bases) else { return Reception::Stale };
+        let Some(bases) = self.usable_bases(shared, &packet.bases) else { return Reception::Stale };
         let Some(bases) = bases else { return Reception::Dropped };
         let mut newest = [Time::ZERO; FLOWS_MAX];
-        self.advance(now, bases, &mut newest, upper);
+        self.advance(shared, now, bases, &mut newest, upper);
         let &Nack { t1, t2, hops, rx_level, ecn, .. } = nack;
-        let again = self.flows.echoes_again(now, flow, t1, t2);
+        let again = shared.flows.echoes_again(now, flow, t1, t2);
         let path = Path { t1, t2, t3: packet.timestamp, again, hops, rx_level, ecn, ..Path::default() };
         let window = nack.window;
         let tx = &self.tx[window];
         let seq = nack.psn.extend(tx.next);
         if seq >= tx.next {
-            self.counters.peer_errors += 1;
+            shared.counters.peer_errors += 1;
             return Reception::Dropped;
         }
         if seq >= tx.base && !tx.sent(seq).acknowledged {
@@ -104,8 +109,8 @@ impl Delivery {
         if nack.code != NackCode::Resource {
             self.waits.probes = 0;
         }
-        self.hear(now, flow, &path, &mut newest);
-        self.report(now, flow, ReportKind::Nacked { code: nack.code.code() }, &path);
+        self.hear(shared, now, flow, &path, &mut newest);
+        self.report(shared, now, flow, ReportKind::Nacked { code: nack.code.code() }, &path);
         Reception::Answer
     }
 
@@ -127,7 +132,7 @@ impl Delivery {
                     return;
                 }
                 let (left, context, is_first) = (Timestamp::at(sent.last), sent.context, sent.transmissions == 1);
-                let wait = now + self.waits.rto.max(timeout.wait());
+                let wait = now + self.waits.rto().max(timeout.wait());
                 tx.unmark(seq);
                 tx.hold_not_ready(seq);
                 let sent = tx.sent_mut(seq);
@@ -155,7 +160,7 @@ impl Delivery {
 
     /// Bases that came with a packet in the other direction: no timestamps, so only what they acknowledge counts.
     #[inline]
-    pub(super) fn take_bases(&mut self, now: Time, bases: &WindowBases, upper: &mut impl Upper) {
+    pub(crate) fn take_bases(&mut self, shared: &mut Shared, now: Time, bases: &WindowBases, upper: &mut impl Upper) {
         if bases.request == self.tx.request.base.wire() && bases.data == self.tx.data.base.wire() {
             return;
         }
@@ -165,26 +170,26 @@ impl Delivery {
             bases.of(window).extend(base).max(base)
         });
         if bases.iter().zip(self.tx.iter()).any(|(base, tx)| *base > tx.next) {
-            self.counters.peer_errors += 1;
+            shared.counters.peer_errors += 1;
             return;
         }
         let mut newest = [Time::ZERO; FLOWS_MAX];
-        if self.advance(now, bases, &mut newest, upper) {
-            self.deliver_news(now, None, &newest);
+        if self.advance(shared, now, bases, &mut newest, upper) {
+            self.deliver_news(shared, now, None, &newest);
         }
     }
 
     /// Bases of an answer as growing numbers. `None`: it is stale. `Some(None)`: it acknowledges what
     /// was never sent.
-    fn usable_bases(&mut self, bases: &WindowBases) -> Option<Option<Windows<Seq>>> {
+    fn usable_bases(&mut self, shared: &mut Shared, bases: &WindowBases) -> Option<Option<Windows<Seq>>> {
         let extended = Windows::new(|window| bases.of(window).extend(self.tx[window].base));
         let is_behind = extended.iter().zip(self.tx.iter()).any(|(base, tx)| *base < tx.base);
         if is_behind && !self.config.accept_stale {
-            self.counters.stale_acks += 1;
+            shared.counters.stale_acks += 1;
             return None;
         }
         if extended.iter().zip(self.tx.iter()).any(|(base, tx)| *base > tx.next) {
-            self.counters.peer_errors += 1;
+            shared.counters.peer_errors += 1;
             return Some(None);
         }
         Some(Some(extended))
@@ -192,7 +197,14 @@ impl Delivery {
 
     /// Moves both bases on; whether one moved.
     #[inline]
-    fn advance(&mut self, now: Time, bases: Windows<Seq>, newest: &mut Newest, upper: &mut impl Upper) -> bool {
+    fn advance(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        bases: Windows<Seq>,
+        newest: &mut Newest,
+        upper: &mut impl Upper,
+    ) -> bool {
         let mut moved = false;
         for window in Window::ALL {
             if bases[window] <= self.tx[window].base {
@@ -207,7 +219,7 @@ impl Delivery {
                     note_arrival(&sent, newest);
                 }
                 if !sent.acknowledged {
-                    self.finish(now, window, sent, upper);
+                    self.finish(shared, now, window, sent, upper);
                 }
             }
         }
@@ -219,28 +231,29 @@ impl Delivery {
 
     /// The packet is acknowledged: off all counts, and up.
     #[inline(always)]
-    fn finish(&mut self, now: Time, window: Window, sent: Sent, upper: &mut impl Upper) {
+    fn finish(&mut self, shared: &mut Shared, now: Time, window: Window, sent: Sent, upper: &mut impl Upper) {
         self.tx[window].discount(sent);
-        let flow = self.flows.get_mut(sent.flow);
+        let flow = shared.flows.get_mut(sent.flow);
         flow.outstanding -= 1;
         flow.acknowledged = flow.acknowledged.saturating_add(1);
         upper.acked(now, sent.context);
     }
 
     /// Outstanding packet `seq` is acknowledged, wherever the base is.
-    fn finish_at(&mut self, now: Time, window: Window, seq: Seq, upper: &mut impl Upper) {
+    fn finish_at(&mut self, shared: &mut Shared, now: Time, window: Window, seq: Seq, upper: &mut impl Upper) {
         let tx = &mut self.tx[window];
         let sent = *tx.sent(seq);
         if !sent.acknowledged {
             tx.unmark(seq);
             tx.sent_mut(seq).acknowledged = true;
-            self.finish(now, window, sent, upper);
+            self.finish(shared, now, window, sent, upper);
         }
     }
 
     /// What came beyond the bases.
     fn take_bitmaps(
         &mut self,
+        shared: &mut Shared,
         now: Time,
         bases: Windows<Seq>,
         bitmaps: &Bitmaps,
@@ -256,7 +269,7 @@ impl Delivery {
             while bits != 0 {
                 let seq = self.tx[window].base + u64::from(bits.trailing_zeros());
                 bits &= bits - 1;
-                self.finish_at(now, window, seq, upper);
+                self.finish_at(shared, now, window, seq, upper);
             }
         }
     }
@@ -282,7 +295,7 @@ impl Delivery {
     }
 
     /// Tells recovery what the answer says about arrivals.
-    fn hear(&mut self, now: Time, flow: u8, path: &Path, newest: &mut Newest) {
+    fn hear(&mut self, shared: &mut Shared, now: Time, flow: u8, path: &Path, newest: &mut Newest) {
         // None for an echo from the future, or of nothing.
         let rtt = path.t1.last_shown(now).map(|sent| {
             let newest = &mut newest[usize::from(flow)];
@@ -291,21 +304,22 @@ impl Delivery {
         });
         self.waits.quiet_since = now;
         let echoed = rtt.filter(|_| !path.again).map(|rtt| (flow, rtt));
-        self.note_answer(now, echoed.map(|(_, rtt)| rtt));
-        self.deliver_news(now, echoed, newest);
+        let rtt = echoed.map(|(_, rtt)| rtt);
+        self.change_timeout(|waits, attempts| waits.note_answer(now, rtt, attempts));
+        self.deliver_news(shared, now, echoed, newest);
     }
 
     /// What lay beyond the peer's window and is a round trip of its path old leaves again.
-    fn send_beyond_again(&mut self, now: Time, out_of_window: OutOfWindow) {
+    fn send_beyond_again(&mut self, shared: &mut Shared, now: Time, out_of_window: OutOfWindow) {
         for window in Window::ALL.into_iter().filter(|window| out_of_window.of(*window)) {
             let tx = &mut self.tx[window];
             for offset in 0..tx.span() {
                 let seq = tx.base + offset;
                 let sent = tx.sent(seq);
-                let recent = self.flows.round_trip(sent.flow).unwrap_or(self.waits.round_trip());
+                let recent = shared.flows.round_trip(sent.flow).unwrap_or(self.waits.round_trip());
                 let rests = sent.not_before > now || now.since(sent.last) <= recent || tx.has_arrived(seq);
                 if !rests {
-                    self.counters.sent_again_early += u64::from(tx.mark(seq));
+                    shared.counters.sent_again_early += u64::from(tx.mark(seq));
                     tx.hold(seq, Held::BeyondWindow);
                 }
             }
@@ -316,12 +330,12 @@ impl Delivery {
     }
 
     /// Pull Data for transaction `rsn` has come: its request need not be sent again.
-    pub(super) fn acknowledge_request(&mut self, now: Time, rsn: Rsn, upper: &mut impl Upper) {
+    pub(crate) fn acknowledge_request(&mut self, shared: &mut Shared, now: Time, rsn: Rsn, upper: &mut impl Upper) {
         let tx = &self.tx.request;
         // RSNs ascend here, and most often the base has passed it.
         let next = (0..tx.span()).map(|offset| tx.base + offset).find(|seq| !tx.sent(*seq).rsn.is_before(rsn));
         if let Some(seq) = next.filter(|seq| tx.sent(*seq).kind == Kind::PullRequest && tx.sent(*seq).rsn == rsn) {
-            self.finish_at(now, Window::Request, seq, upper);
+            self.finish_at(shared, now, Window::Request, seq, upper);
         }
     }
 }

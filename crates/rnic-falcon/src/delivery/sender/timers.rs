@@ -1,4 +1,4 @@
-//! Timeouts of packets, and the next moment at which anything is due.
+//! Timeouts of packets, and the next moment at which a packet is due.
 //!
 //! Source: Falcon (SIGCOMM'25) section 5.2 (F-14: each packet has a timeout of its own; a thread scans contexts);
 //! specification Rev 0.9, sections 9.1.4 and 11.
@@ -21,11 +21,14 @@ use rnic_policy::control::report::ReportKind;
 
 use rnic_wire::falcon::Window;
 
-use crate::delivery::Delivery;
 use crate::delivery::config::NEVER;
-use crate::delivery::signal::Path;
-use crate::delivery::tx_window::Sent;
+use crate::delivery::flows::Flows;
+use crate::delivery::shared::Shared;
 use crate::seam::{Exhausted, Upper};
+
+use super::DeliverySender;
+use super::report::Path;
+use super::tx_window::Sent;
 
 /// Why a packet is due.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,57 +38,22 @@ enum Due {
     TimedOut,
 }
 
-impl Delivery {
-    /// When [`Delivery::expire`] or [`Delivery::transmit`] is to be called next, if nothing happens before. Not
-    /// later than it must be; sometimes earlier.
+impl DeliverySender {
+    /// See [`Delivery::expiry`](crate::delivery::Delivery::expiry).
     #[inline]
-    pub fn deadline(&self) -> Option<Time> {
-        match (self.timeout(), self.departure()) {
-            (Some(timeout), Some(departure)) => Some(timeout.min(departure)),
-            (timeout, departure) => timeout.or(departure),
-        }
-    }
-
-    /// When a packet that is ready and too early may leave: for a timing wheel.
-    #[inline]
-    pub fn departure(&self) -> Option<Time> {
-        (self.paced_until < NEVER && !self.dead).then_some(self.paced_until)
-    }
-
-    /// [`Delivery::deadline`] without [`Delivery::departure`].
-    #[inline]
-    pub fn timeout(&self) -> Option<Time> {
-        match (self.answer_due(), self.expiry()) {
-            (Some(answer), Some(expiry)) => Some(answer.min(expiry)),
-            (answer, expiry) => answer.or(expiry),
-        }
-    }
-
-    /// When an acknowledgement or a NACK is due: it leaves when [`Delivery::transmit`] is called.
-    #[inline]
-    pub fn answer_due(&self) -> Option<Time> {
+    pub(crate) fn expiry(&self, flows: &Flows) -> Option<Time> {
         if self.dead {
             return None;
         }
-        let due = if self.nacks.is_empty() { self.echo.deadline() } else { Time::ZERO };
-        (due < NEVER).then_some(due)
-    }
-
-    /// When [`Delivery::expire`] is to be called, whether packets leave meanwhile or not.
-    #[inline]
-    pub fn expiry(&self) -> Option<Time> {
-        if self.dead {
-            return None;
-        }
-        let mut due = self.probe_due();
+        let mut due = self.probe_due(flows);
         for tx in self.tx.iter().filter(|tx| !tx.is_idle()) {
             due = due.min(tx.timer).min(tx.of_age);
         }
         (due < NEVER).then_some(due)
     }
 
-    /// Does what is due. What leaves because of it leaves in [`Delivery::transmit`].
-    pub fn expire(&mut self, now: Time, upper: &mut impl Upper) {
+    /// Does what is due. What leaves because of it leaves in [`DeliverySender::transmit`].
+    pub(crate) fn expire(&mut self, shared: &mut Shared, now: Time, upper: &mut impl Upper) {
         if self.dead {
             return;
         }
@@ -94,19 +62,19 @@ impl Delivery {
                 continue;
             }
             if self.tx[window].of_age <= now {
-                self.judge(now, window);
+                self.judge(shared, now, window);
             }
             if self.tx[window].timer <= now {
-                self.scan(now, window, upper);
+                self.scan(shared, now, window, upper);
             }
         }
-        if !self.dead && self.probe_due() <= now {
-            self.probe(now);
+        if !self.dead && self.probe_due(&shared.flows) <= now {
+            self.probe(shared, now);
         }
     }
 
     /// Looks through all contexts of a window.
-    fn scan(&mut self, now: Time, window: Window, upper: &mut impl Upper) {
+    fn scan(&mut self, shared: &mut Shared, now: Time, window: Window, upper: &mut impl Upper) {
         let mut next = NEVER;
         let (base, span) = (self.tx[window].base, self.tx[window].span());
         let mut worst = [0u16; rnic_policy::paths::FLOWS_MAX];
@@ -125,10 +93,10 @@ impl Delivery {
             let waits_for_base = follows_told && !is_told;
             let (due, why) = self.due(&sent, tx.has_arrived(seq) || waits_for_base);
             if due > now {
-                next = next.min(if waits_for_base { due.min(now + self.waits.rto) } else { due });
+                next = next.min(if waits_for_base { due.min(now + self.waits.rto()) } else { due });
                 continue;
             }
-            if why == Due::TimedOut && !self.time_out(now, window, seq, upper) {
+            if why == Due::TimedOut && !self.time_out(shared, now, window, seq, upper) {
                 return;
             }
             let tx = &mut self.tx[window];
@@ -145,13 +113,13 @@ impl Delivery {
         }
         self.tx[window].timer = next;
         if worst.iter().any(|count| *count > 0) {
-            self.back_off(now);
+            self.change_timeout(|waits, attempts| waits.back_off(now, attempts));
         }
-        for flow in 0..self.config.flows {
+        for flow in 0..shared.flows.count() {
             if worst[usize::from(flow)] > 0 {
                 // The record has 3 bits for it.
                 let count = worst[usize::from(flow)].min(7) as u8;
-                self.report(now, flow, ReportKind::Retransmitted { count, early: false }, &Path::default());
+                self.report(shared, now, flow, ReportKind::Retransmitted { count, early: false }, &Path::default());
             }
         }
     }
@@ -162,19 +130,19 @@ impl Delivery {
             (sent.not_before, Due::NotReadyOver)
         } else if has_arrived {
             let patience = if sent.refused { Duration::ZERO } else { self.config.upper_timeout };
-            (sent.last + patience.max(self.waits.rto), Due::UpperLayerSilent)
+            (sent.last + patience.max(self.waits.rto()), Due::UpperLayerSilent)
         } else {
-            (self.end_of_wait(sent.last, self.waits.rto), Due::TimedOut)
+            (self.waits.end_of_wait(sent.last, self.waits.rto()), Due::TimedOut)
         }
     }
 
     /// One timeout more for packet `seq`; `false` when the connection is dead.
-    fn time_out(&mut self, now: Time, window: Window, seq: Seq, upper: &mut impl Upper) -> bool {
-        self.counters.timeouts += 1;
+    fn time_out(&mut self, shared: &mut Shared, now: Time, window: Window, seq: Seq, upper: &mut impl Upper) -> bool {
+        shared.counters.timeouts += 1;
         let sent = self.tx[window].sent_mut(seq);
         sent.timeouts = sent.timeouts.saturating_add(1);
         let timeouts = sent.timeouts;
-        if !self.is_exhausted(now, timeouts) {
+        if !self.waits.is_exhausted(now, timeouts, self.config.attempts_max) {
             return true;
         }
         let sent = self.tx[window].sent_mut(seq);

@@ -1,0 +1,115 @@
+//! The receiving direction of a connection: what has come, and what the peer's sender is told of it.
+//!
+//! It knows nothing of the sending direction: [`Delivery`](super::Delivery) tells the sender of responses that have
+//! come.
+//!
+//! Every packet carries both bases of its sender as a receiver. If they tell all there is to tell, acknowledgements
+//! that only wait for company need not leave (specification 9.1.6; conformance probe 4).
+
+mod accept;
+mod answer;
+mod echo;
+mod rx_window;
+
+use rnic_base::{Duration, Time};
+use rnic_wire::falcon::{NackCode, Packet, Timestamp, WindowBases};
+
+use crate::delivery::config::{DeliveryConfig, ExtendedRule, NEVER, OutOfWindowRule};
+use crate::delivery::exchange::Arrival;
+use crate::delivery::windows::Windows;
+use crate::seam::Received;
+
+use answer::Nacks;
+use echo::Echo;
+use rx_window::{Place, RxWindow};
+
+/// The receiver of one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct DeliveryReceiver {
+    rx: Windows<RxWindow>,
+    echo: Echo,
+    nacks: Nacks,
+    /// See [`DeliveryConfig`] for these.
+    coalesce_timeout: Duration,
+    coalesce_count: u32,
+    extended: ExtendedRule,
+}
+
+impl DeliveryReceiver {
+    /// Creates one to which nothing has come.
+    pub(crate) fn new(config: &DeliveryConfig) -> Self {
+        let keeps = config.out_of_window == OutOfWindowRule::Keep;
+        let rx = |window| RxWindow::new(config.first_received.of(window), config.width(window), keeps);
+        Self {
+            rx: Windows::new(rx),
+            echo: Echo::new(config.flows),
+            nacks: Nacks::new(),
+            coalesce_timeout: config.coalesce_timeout,
+            coalesce_count: config.coalesce_count,
+            extended: config.extended,
+        }
+    }
+
+    /// Notes of `arrival`, which came on `flow` at `came`, what the flow's answers echo.
+    #[inline]
+    pub(crate) fn note(&mut self, flow: u8, came: Timestamp, arrival: &Arrival<'_>) {
+        let &Arrival { packet, label, marked, hops } = arrival;
+        self.echo.note(flow, packet.timestamp, came, hops, label, marked);
+    }
+
+    /// See [`Delivery::acknowledge`](super::Delivery::acknowledge).
+    pub(crate) fn acknowledge(&mut self, now: Time, received: Received) {
+        if let Some(arrived) = self.rx[received.window].acknowledge(received.psn) {
+            self.owe(now, arrived.flow, 1);
+            if arrived.asks {
+                self.echo.hurry(now, arrived.flow);
+            }
+        }
+    }
+
+    /// See [`Delivery::refuse`](super::Delivery::refuse).
+    pub(crate) fn refuse(&mut self, received: Received, code: NackCode) {
+        let rx = &self.rx[received.window];
+        let (seq, place) = rx.place(received.psn);
+        if place == Place::Received {
+            self.nacks.push(rx.arrived(seq).flow, received, code);
+        }
+    }
+
+    /// See [`Delivery::repeat_acknowledgements`](super::Delivery::repeat_acknowledgements).
+    pub(crate) fn repeat_acknowledgements(&mut self, now: Time) -> bool {
+        self.echo.hurry_all(now)
+    }
+
+    /// See [`Delivery::repeat_refusal`](super::Delivery::repeat_refusal).
+    pub(crate) fn repeat_refusal(&mut self) -> bool {
+        self.nacks.repeat_refusal()
+    }
+
+    fn owe(&mut self, now: Time, flow: u8, halves: u32) {
+        self.echo.owe(now, flow, halves, self.coalesce_count, self.coalesce_timeout);
+    }
+
+    /// Returns how far it has come.
+    #[inline]
+    pub(crate) fn bases(&self) -> WindowBases {
+        WindowBases { data: self.rx.data.base(), request: self.rx.request.base() }
+    }
+
+    /// Writes the bases into `packet` of the sender's, which leaves now, and cancels the acknowledgements that it
+    /// spares.
+    #[inline]
+    pub(crate) fn join(&mut self, now: Time, packet: &mut Packet) {
+        if self.echo.is_waiting() && self.rx.iter().all(RxWindow::is_told_by_base) {
+            self.echo.cancel_waiting(now);
+        }
+        packet.bases = self.bases();
+    }
+
+    /// See [`Delivery::answer_due`](super::Delivery::answer_due).
+    #[inline]
+    pub(crate) fn answer_due(&self) -> Option<Time> {
+        let due = if self.nacks.is_empty() { self.echo.deadline() } else { Time::ZERO };
+        (due < NEVER).then_some(due)
+    }
+}

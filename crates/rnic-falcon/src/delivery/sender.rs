@@ -1,0 +1,174 @@
+//! The sending direction of a connection: what is outstanding, what leaves next, and what acknowledgements say of it.
+//!
+//! It knows nothing of the receiving direction: [`Delivery`](super::Delivery) has the receiver write its bases into
+//! what leaves, and tells the sender of responses that have come.
+
+mod acks;
+mod gates;
+mod measured;
+mod recover;
+mod report;
+mod timers;
+mod transmit;
+mod tx_window;
+mod waits;
+
+use std::sync::Arc;
+
+use rnic_base::{Absence, Duration, Time};
+use rnic_policy::PolicyState;
+use rnic_policy::control::report::AckRate;
+use rnic_wire::falcon::Window;
+
+use crate::delivery::ack_request::AckRequester;
+use crate::delivery::config::{DeliveryConfig, NEVER, Policies, SenderSettings};
+use crate::delivery::flows::Flows;
+use crate::delivery::per_flow::PerFlow;
+use crate::delivery::signal::ACK_RATE_FIRST;
+use crate::delivery::windows::Windows;
+use crate::seam::Gates;
+
+use gates::Limits;
+use tx_window::TxWindow;
+use waits::Waits;
+
+/// The sender of one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct DeliverySender {
+    config: SenderSettings,
+    tx: Windows<TxWindow>,
+    limits: Limits,
+    requester: AckRequester,
+    recovery: PerFlow<Windows<PolicyState>>,
+    waits: Waits,
+    /// The timing wheel shall come back then: a packet is ready and too early.
+    paced_until: Time,
+    /// The last packet that left had been sent before, and the next turn is for what is new.
+    gives_way: bool,
+    /// Something could have left, had there been room at the peer's host.
+    lacks_room: bool,
+    /// The rate of acknowledgements that was last asked for, which comes back in reports.
+    ack_rate: AckRate,
+    dead: bool,
+}
+
+impl DeliverySender {
+    /// Creates one that has sent nothing.
+    pub(crate) fn new(config: &DeliveryConfig, policies: Arc<Policies>) -> Self {
+        let (recovery, flows) = (&policies.recovery, usize::from(config.flows));
+        let tx = |window| TxWindow::new(window, config.first_sent.of(window), config.tx_window, flows);
+        let fresh = (recovery.policy.start)(&recovery.params);
+        Self {
+            tx: Windows::new(tx),
+            limits: Limits::new(config.ncwnd),
+            requester: AckRequester::default(),
+            recovery: PerFlow::new(flows, |_| Windows { request: fresh, data: fresh }),
+            waits: Waits::new(config),
+            paced_until: NEVER,
+            gives_way: false,
+            lacks_room: false,
+            ack_rate: ACK_RATE_FIRST,
+            dead: false,
+            config: SenderSettings::of(config, policies),
+        }
+    }
+
+    /// See [`Delivery::set_attempts_max`](super::Delivery::set_attempts_max).
+    pub(crate) fn set_attempts_max(&mut self, attempts_max: u16) {
+        self.config.attempts_max = attempts_max.max(1);
+    }
+
+    /// Sets the rate of acknowledgements that reports say is asked for.
+    pub(crate) fn set_ack_rate(&mut self, ack_rate: AckRate) {
+        self.ack_rate = ack_rate;
+    }
+
+    /// Returns how many requests may be outstanding in each window.
+    #[inline]
+    pub(crate) fn ncwnd(&self) -> u32 {
+        self.limits.ncwnd
+    }
+
+    /// Returns the retransmission timeout at the moment.
+    #[inline]
+    pub(crate) const fn rto(&self) -> Duration {
+        self.waits.rto()
+    }
+
+    /// Returns the last round trip; none before there was one.
+    #[inline]
+    pub(crate) fn last_round_trip(&self) -> Option<Duration> {
+        self.waits.last_round_trip()
+    }
+
+    /// Takes in when nobody drove the connection last.
+    #[inline]
+    pub(crate) fn note_absence(&mut self, absence: Absence) {
+        self.waits.note_absence(absence);
+    }
+
+    /// Returns how long before `now` a packet that is taken in at `now` may have arrived.
+    #[inline]
+    pub(crate) fn backlog(&self, now: Time) -> Duration {
+        self.waits.backlog(now)
+    }
+
+    /// See [`Delivery::span`](super::Delivery::span).
+    #[inline]
+    pub(crate) fn span(&self, window: Window) -> u64 {
+        self.tx[window].span()
+    }
+
+    /// See [`Delivery::under_way`](super::Delivery::under_way).
+    #[inline]
+    pub(crate) fn under_way(&self) -> u64 {
+        self.tx.iter().map(TxWindow::under_way).sum()
+    }
+
+    /// See [`Delivery::set_room`](super::Delivery::set_room).
+    #[inline]
+    pub(crate) fn set_room(&mut self, packets: u64) {
+        self.limits.room = packets;
+    }
+
+    /// See [`Delivery::lacks_room`](super::Delivery::lacks_room).
+    #[inline]
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.lacks_room
+    }
+
+    /// Returns whether everything that was sent is acknowledged.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.tx.iter().all(TxWindow::is_idle)
+    }
+
+    /// Returns whether a packet is to be sent again.
+    #[inline]
+    pub(crate) fn has_to_repeat(&self) -> bool {
+        self.tx.iter().any(|tx| tx.first_marked().is_some())
+    }
+
+    /// Returns the gates of first transmissions, pacing aside.
+    #[inline]
+    pub(crate) fn open_gates(&self, flows: &Flows) -> Gates {
+        self.limits.first(&self.tx, flows.fcwnd())
+    }
+
+    /// Ends: nothing is sent or taken any more, in either direction.
+    pub(crate) fn die(&mut self) {
+        self.dead = true;
+    }
+
+    /// Returns whether the connection was ended, or given up.
+    #[inline]
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    /// See [`crate::connection::Connection::touch_apart`].
+    #[inline]
+    pub(crate) fn touch_apart(&self) {
+        self.tx.iter().for_each(TxWindow::touch_apart);
+    }
+}
