@@ -1,26 +1,34 @@
 //! The body: posts, lets time pass, polls, and checks everything against what must be. See the crate's documentation.
 
 mod complete;
+mod draft;
 mod end;
+mod ends;
 mod fall;
-mod passing;
+mod memory;
 mod post;
+mod progress;
 mod receive;
 mod restless;
 mod setup;
+mod sizes;
+mod tickets;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rnic_base::{Duration, RandomStream, Time};
-use rnic_engine::{AsyncEvent, CqId, DropReason, EngineStats, Key, QpState, SrqId, Transport, WaitReason};
+use rnic_base::{Duration, RandomStream};
+use rnic_engine::{AsyncEvent, CqId, DropReason, EngineStats, QpState, SrqId, Transport, WaitReason};
 
-use crate::arena::{Arena, BlockId};
 use crate::backend::{Backend, RegionId};
 use crate::log::{Happened, Log};
 use crate::scenario::{Doom, Receives, Scenario};
 
 use end::{End, Receive, State};
+use ends::Ends;
+use memory::Memory;
+use progress::Progress;
+use tickets::Tickets;
 
 /// What a run has done.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -72,10 +80,6 @@ pub(crate) fn packets_of(stats: &EngineStats) -> u64 {
 
 /// A host as the body sees it.
 struct Host {
-    region: RegionId,
-    arena: Arena,
-    /// Keys of buffers that are registered alone.
-    keys: BTreeMap<BlockId, Key>,
     /// Memory that grants peers nothing.
     closed: RegionId,
     /// Memory beyond whose end doomed requests of others, and of this host, reach.
@@ -84,18 +88,10 @@ struct Host {
     srq: Option<SrqId>,
     /// Receives in the shared queue.
     shared: BTreeMap<u64, Receive>,
-    /// Where queue pairs of all hosts draw tickets: the block, requests posted, those known to be done.
+    /// Where queue pairs of all hosts draw tickets.
     tickets: Tickets,
     random: RandomStream,
     receives_posted: u64,
-}
-
-struct Tickets {
-    block: BlockId,
-    posted: u64,
-    taken: Vec<bool>,
-    /// A request may or may not have been done.
-    doubtful: bool,
 }
 
 /// A run under way.
@@ -103,24 +99,18 @@ pub struct Body<'b, B> {
     backend: &'b mut B,
     scenario: &'b Scenario,
     hosts: Vec<Host>,
-    /// Ends of connections: those of the n-th one are 2n and 2n + 1.
-    ends: Vec<End>,
+    memory: Memory,
+    ends: Ends,
     links: Vec<State>,
     cqs: Vec<(usize, CqId)>,
-    /// Ends by host and queue pair number.
-    by_qpn: BTreeMap<(usize, u32), usize>,
     /// Of connections with even numbers, and with odd ones.
     transports: [Arc<Transport>; 2],
     steps: RandomStream,
-    /// Which buffers have a key of their own.
-    passing: RandomStream,
     log: Log,
     tally: Tally,
     /// No more requests; receives come early, and nothing goes wrong any more.
     is_calm: bool,
-    progress_at: Time,
-    fingerprint: u64,
-    activity: u64,
+    progress: Progress,
 }
 
 impl<'b, B: Backend> Body<'b, B> {
@@ -147,7 +137,7 @@ impl<'b, B: Backend> Body<'b, B> {
         self.log.add(self.backend.now(), Happened::Calm);
         self.is_calm = true;
         self.backend.end_faults();
-        self.progress_at = self.backend.now();
+        self.progress.restart(self.backend.now());
         self.finish_all()?;
         self.probe_peers()?;
         self.pass_time()?;
@@ -220,10 +210,10 @@ impl<'b, B: Backend> Body<'b, B> {
         for host in 0..self.hosts.len() {
             self.drain(host)?;
         }
-        self.check_received()?;
+        self.ends.check_received()?;
         self.attend_to_the_dying()?;
         self.be_restless();
-        self.check_progress()
+        self.progress.check(self.backend, &self.ends, self.outstanding() > 0)
     }
 
     fn drain(&mut self, host: usize) -> Result<(), String> {
@@ -233,7 +223,7 @@ impl<'b, B: Backend> Body<'b, B> {
                 continue;
             }
             while let Some(completion) = self.backend.poll(host, cq) {
-                self.activity += 1;
+                self.progress.note();
                 self.complete(host, cq, &completion)?;
             }
         }
@@ -254,8 +244,7 @@ impl<'b, B: Backend> Body<'b, B> {
             AsyncEvent::CqOverrun(_) => return Err(format!("host {host}: {event:?}")),
             _ => return Ok(()),
         };
-        let Some(end) = self.by_qpn.get(&(host, qpn.get())) else { return Ok(()) };
-        let end = *end;
+        let Some(end) = self.ends.find(host, qpn) else { return Ok(()) };
         self.ends[end].was_told |= !matches!(event, AsyncEvent::QpFatal(_));
         let dooms = [end ^ 1, end].map(|end| self.ends[end].doom.map(|(_, doom)| doom));
         // Who has few retries gives up as a responder too.
@@ -264,17 +253,6 @@ impl<'b, B: Backend> Body<'b, B> {
             return Ok(());
         }
         Err(format!("host {host}: {event:?} at end {end}, to which the other end's doom is {doom:?}"))
-    }
-
-    /// Whatever a sender knows to be done has been received.
-    fn check_received(&self) -> Result<(), String> {
-        for (index, end) in self.ends.iter().enumerate() {
-            if end.acknowledged > end.received {
-                let (done, received) = (end.acknowledged, end.received);
-                return Err(format!("end {index}: {done} messages completed, {received} received at the other end"));
-            }
-        }
-        Ok(())
     }
 
     fn packets(&self) -> u64 {
@@ -288,34 +266,7 @@ impl<'b, B: Backend> Body<'b, B> {
     /// Requests that are not known to be done, and messages that nobody has received.
     fn outstanding(&self) -> usize {
         let dying = self.links.iter().filter(|state| matches!(state, State::Dying(_))).count();
-        dying + self.ends.iter().map(|end| end.ops.len() + end.messages.len()).sum::<usize>()
-    }
-
-    /// Something must happen now and then while there is anything to do.
-    fn check_progress(&mut self) -> Result<(), String> {
-        let now = self.backend.now();
-        if self.activity > 0 || self.outstanding() == 0 {
-            (self.activity, self.progress_at) = (0, now);
-            return Ok(());
-        }
-        let patience = self.backend.patience();
-        if now.since(self.progress_at) < patience / 8 {
-            return Ok(());
-        }
-        let of = |end: &End| {
-            let info = self.backend.query(end.host, end.qpn);
-            info.map_or(0, |info| {
-                let seqs = [info.una, info.next, info.expected, info.response_expected];
-                seqs.iter().fold(u64::from(info.msn), |sum, seq| sum.wrapping_add(seq.get()))
-            })
-        };
-        let fingerprint = self.ends.iter().map(of).fold(0, u64::wrapping_add);
-        if fingerprint != self.fingerprint {
-            (self.fingerprint, self.progress_at) = (fingerprint, now);
-        } else if now.since(self.progress_at) > patience {
-            return Err(format!("nothing has moved for {patience}"));
-        }
-        Ok(())
+        dying + self.ends.outstanding()
     }
 
     /// How it stands with every queue pair.

@@ -3,12 +3,11 @@
 use rnic_engine::{Completion, CqId, WcOpcode, WcStatus};
 use rnic_policy::Protocol;
 
+use super::Body;
 use super::end::{Check, Posted, State, Word};
-use super::{Body, Host};
 use crate::arena::BlockId;
 use crate::backend::Backend;
 use crate::log::Happened;
-use crate::pattern;
 use crate::scenario::{Doom, Op};
 
 /// Marks the numbers of receives.
@@ -16,8 +15,8 @@ pub(super) const RECEIVE: u64 = 1 << 63;
 
 impl<B: Backend> Body<'_, B> {
     pub(super) fn complete(&mut self, host: usize, cq: CqId, completion: &Completion) -> Result<(), String> {
-        let known = self.by_qpn.get(&(host, completion.qpn.get()));
-        let end = *known.ok_or_else(|| format!("host {host}: a completion of no queue pair: {completion:?}"))?;
+        let known = self.ends.find(host, completion.qpn);
+        let end = known.ok_or_else(|| format!("host {host}: a completion of no queue pair: {completion:?}"))?;
         let is_receive = completion.wr_id & RECEIVE != 0;
         let expected = if is_receive { self.ends[end].recv_cq } else { self.ends[end].send_cq };
         if cq != expected {
@@ -88,13 +87,10 @@ impl<B: Backend> Body<'_, B> {
             return Ok(());
         }
         let exceeded = [WcStatus::RetryExceeded, WcStatus::RnrRetryExceeded, WcStatus::WrFlushed];
-        if self.is_fragile(end) && exceeded.contains(&status) {
+        if self.ends.is_fragile(end) && exceeded.contains(&status) {
             return Ok(());
         }
-        let [own, other] = [end, end ^ 1].map(|end| {
-            let end = &self.ends[end];
-            end.doom.filter(|(at, _)| end.posted > *at).map(|(_, doom)| doom)
-        });
+        let [own, other] = [end, end ^ 1].map(|end| self.ends[end].met_doom());
         // The other end's refusal, or a program that gives up, ends this direction too, wherever it is.
         let is_flushed = status == WcStatus::WrFlushed;
         if is_flushed && (other.is_some() || own.is_some_and(|doom| Doom::GIVEN_UP.contains(&doom) && !doom.is_local()))
@@ -122,7 +118,7 @@ impl<B: Backend> Body<'_, B> {
         if matches!(request.check, Check::Found(_)) {
             self.ends[end].word.history.pop_front();
         }
-        self.release_all(here, &request.local.blocks)?;
+        self.memory.release_all(self.backend, here, &request.local.blocks)?;
         match request.target {
             Some(target) => self.release_target(end, there, target),
             None => Ok(()),
@@ -130,26 +126,32 @@ impl<B: Backend> Body<'_, B> {
     }
 
     pub(super) fn release_target(&mut self, end: usize, there: usize, target: BlockId) -> Result<(), String> {
-        if self.release(there, target)? {
+        if self.memory.release(self.backend, there, target)? {
             self.ends[end].targets.remove(&target);
         }
         Ok(())
     }
 
     fn check_result(&mut self, end: usize, request: &Posted) -> Result<(), String> {
+        let (here, there) = (self.ends[end].host, self.ends[end ^ 1].host);
+        let blocks = &request.local.blocks;
         if let Some(seed) = request.source {
-            self.check_pieces(self.ends[end].host, &request.local.blocks, request.len, seed)
+            self.memory
+                .check_pieces(self.backend, here, blocks, (request.len, seed))
                 .map_err(|what| format!("its source has changed: {what}"))?;
         }
         match request.check {
             Check::Sent => Ok(()),
             Check::Written(seed) => self.check_written(end, request, seed),
-            Check::Fetched(seed) => self.check_pieces(self.ends[end].host, &request.local.blocks, request.len, seed),
-            Check::Found(expected) => match self.found(end, request) {
+            Check::Fetched(seed) => self.memory.check_pieces(self.backend, here, blocks, (request.len, seed)),
+            Check::Found(expected) => match self.memory.found(self.backend, here, blocks) {
                 found if found == expected => Ok(()),
                 found => Err(format!("found {found:#x}, not {expected:#x}")),
             },
-            Check::Ticket => self.check_ticket(end, request),
+            Check::Ticket => {
+                let found = self.memory.found(self.backend, here, blocks);
+                self.hosts[there].tickets.take(found)
+            }
         }
     }
 
@@ -158,76 +160,15 @@ impl<B: Backend> Body<'_, B> {
         let Some(target) = request.target else { return Ok(()) };
         let versions = &self.ends[end].targets.get(&target).expect("targets are known while in use").versions;
         let since = versions.iter().position(|version| *version == seed).expect("it is one of the versions");
-        let patterns: Vec<_> = versions[since..].iter().map(|version| (*version, 0)).collect();
-        let Host { arena, region, .. } = &self.hosts[self.ends[end ^ 1].host];
-        let bytes = &self.backend.bytes(self.ends[end ^ 1].host, *region)[arena.range(target)];
-        match pattern::first_stranger(bytes, &patterns) {
-            None => Ok(()),
-            Some(at) => Err(format!("byte {at} of {} is wrong in its target", request.len)),
-        }
-    }
-
-    /// Pieces of local memory together begin with `len` bytes of the pattern; answers how many bytes lie behind.
-    pub(super) fn check_pieces(
-        &mut self,
-        host: usize,
-        blocks: &[BlockId],
-        len: usize,
-        seed: u64,
-    ) -> Result<(), String> {
-        let Host { arena, region, .. } = &self.hosts[host];
-        let bytes = self.backend.bytes(host, *region);
-        let mut done = 0;
-        for block in blocks {
-            let range = arena.range(*block);
-            let filled = range.len().min(len - done);
-            let (first, rest) = bytes[range.clone()].split_at(filled);
-            if let Some(at) = pattern::first_difference(first, seed, done as u64) {
-                return Err(format!("byte {} of {len} is wrong", done + at));
-            }
-            if let Some(at) = pattern::first_difference(rest, arena.colour, (range.start + filled) as u64) {
-                return Err(format!("{} bytes behind {len} there is one that should not be", at + 1));
-            }
-            done += filled;
-        }
-        if done < len {
-            return Err(format!("{len} bytes into {done}"));
-        }
-        Ok(())
-    }
-
-    /// The eight bytes that an atomic has brought.
-    fn found(&mut self, end: usize, request: &Posted) -> u64 {
-        let host = self.ends[end].host;
-        let Host { arena, region, .. } = &self.hosts[host];
-        let bytes = self.backend.bytes(host, *region);
-        let found: Vec<u8> =
-            request.local.blocks.iter().flat_map(|block| bytes[arena.range(*block)].iter().copied()).collect();
-        u64::from_ne_bytes(found.try_into().expect("the pieces of an atomic have eight bytes"))
-    }
-
-    /// Every ticket is given once.
-    fn check_ticket(&mut self, end: usize, request: &Posted) -> Result<(), String> {
-        let found = self.found(end, request);
-        let tickets = &mut self.hosts[self.ends[end ^ 1].host].tickets;
-        if found >= tickets.posted {
-            return Err(format!("ticket {found} of {}", tickets.posted));
-        }
-        let place = found as usize;
-        if tickets.taken.len() <= place {
-            tickets.taken.resize(place + 1, false);
-        }
-        if std::mem::replace(&mut tickets.taken[place], true) {
-            return Err(format!("ticket {found} was given twice"));
-        }
-        Ok(())
+        let there = self.ends[end ^ 1].host;
+        self.memory.check_versions(self.backend, there, (target, request.len), &versions[since..])
     }
 
     /// A request that did not succeed is kept until nothing can write to its memory any more.
     fn fall(&mut self, end: usize, request: Posted) -> Result<(), String> {
         self.tally.failed += 1;
         if request.check_is_ticket() {
-            self.hosts[self.ends[end ^ 1].host].tickets.doubtful = true;
+            self.hosts[self.ends[end ^ 1].host].tickets.doubt();
         }
         self.ends[end].fallen.push(request);
         Ok(())
@@ -238,47 +179,23 @@ impl<B: Backend> Body<'_, B> {
         let (here, there) = (self.ends[end].host, self.ends[end ^ 1].host);
         for request in std::mem::take(&mut self.ends[end].fallen) {
             if let Check::Fetched(seed) = request.check {
-                self.check_mixed(here, &request.local.blocks, &[(seed, 0)])?;
+                self.memory.check_mixed(self.backend, here, &request.local.blocks, &[(seed, 0)])?;
             }
-            self.release_all(here, &request.local.blocks)?;
+            self.memory.release_all(self.backend, here, &request.local.blocks)?;
             if let Some(target) = request.target {
                 let known = self.ends[end].targets.get(&target).map_or(&[][..], |known| &known.versions);
                 let versions: Vec<_> = known.iter().map(|seed| (*seed, 0)).collect();
-                self.check_mixed(there, &[target], &versions)?;
+                self.memory.check_mixed(self.backend, there, &[target], &versions)?;
                 self.release_target(end, there, target)?;
             }
         }
         let Word { block, history, .. } = &self.ends[end].word;
         let (block, values) = (*block, history.clone());
-        let found = self.word_at(there, block);
+        let found = self.memory.word_at(self.backend, there, block);
         if !values.contains(&found) {
             return Err(format!("the word of end {end} is {found:#x}, which none of its last atomics left"));
         }
-        self.release(there, block).map(|_| ())
-    }
-
-    /// Each byte is one of the patterns', or as it was painted.
-    pub(super) fn check_mixed(&mut self, host: usize, blocks: &[BlockId], known: &[(u64, u64)]) -> Result<(), String> {
-        let Host { arena, region, .. } = &self.hosts[host];
-        let bytes = self.backend.bytes(host, *region);
-        let mut done = 0;
-        for block in blocks {
-            let range = arena.range(*block);
-            let mut patterns = vec![(arena.colour, range.start as u64)];
-            patterns.extend(known.iter().map(|(seed, start)| (*seed, start + done)));
-            if let Some(at) = pattern::first_stranger(&bytes[range.clone()], &patterns) {
-                let at = done as usize + at;
-                return Err(format!("byte {at} of a flushed request's memory at host {host} is nobody's"));
-            }
-            done += range.len() as u64;
-        }
-        Ok(())
-    }
-
-    /// With few retries a connection may end at any time.
-    pub(super) fn is_fragile(&self, end: usize) -> bool {
-        let is_fragile = |(_, doom)| matches!(doom, Doom::PeerVanishes | Doom::NeverReady);
-        self.ends[end].doom.or(self.ends[end ^ 1].doom).is_some_and(is_fragile)
+        self.memory.release(self.backend, there, block).map(|_| ())
     }
 
     /// A connection has met its end.
@@ -287,7 +204,7 @@ impl<B: Backend> Body<'_, B> {
         // requester says how the connection ends.
         let other = &self.ends[end ^ 1];
         let has_vanished = other.doom.is_some_and(|(at, doom)| doom == Doom::PeerVanishes && other.posted >= at);
-        let decides = self.ends[end].doom.is_some() || (self.is_fragile(end) && !has_vanished);
+        let decides = self.ends[end].doom.is_some() || (self.ends.is_fragile(end) && !has_vanished);
         if self.links[end / 2] == State::Alive && decides {
             self.links[end / 2] = State::Dying(self.steps.below(20) as u32);
         }

@@ -3,19 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use rnic_base::RandomStream;
-use rnic_engine::{CqId, Sge, WcFlags, WcOpcode};
+use rnic_engine::{CqId, WcFlags, WcOpcode};
 use rnic_wire::Qpn;
 
+use super::memory::Pieces;
 use crate::arena::BlockId;
 use crate::backend::RegionId;
-use crate::scenario::{Doom, Op};
-
-/// Local memory of a request or receive.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Pieces {
-    pub(super) blocks: Vec<BlockId>,
-    pub(super) sges: Vec<Sge>,
-}
+use crate::scenario::{Doom, Mix, Op, one_in, pick};
 
 /// What must be so when a request has succeeded.
 #[derive(Clone, Copy, Debug)]
@@ -149,6 +143,81 @@ impl End {
     /// Names the pattern of something.
     pub(super) fn seed_of(&self, index: u64, what: u64) -> u64 {
         (self.salt ^ index.wrapping_mul(0x2545_f491_4f6c_dd1d)).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ what << 56
+    }
+
+    /// Returns what goes wrong, once the request that it happens at has been posted.
+    pub(super) fn met_doom(&self) -> Option<Doom> {
+        self.doom.filter(|(at, _)| self.posted > *at).map(|(_, doom)| doom)
+    }
+
+    /// Draws what a request does.
+    pub(super) fn draw_op(&mut self, mix: &Mix) -> Op {
+        let weights = &mix.weights;
+        let total: u32 = weights.iter().sum();
+        let mut left = self.random.below(u64::from(total)) as u32;
+        for (op, weight) in Op::ALL.iter().zip(weights) {
+            if left < *weight {
+                return *op;
+            }
+            left -= weight;
+        }
+        Op::Write
+    }
+
+    /// Draws the length of a message, for packets of `mtu` bytes.
+    pub(super) fn draw_len(&mut self, mix: &Mix, mtu: u32) -> usize {
+        let mtu = u64::from(mtu);
+        let most = u64::from(mix.len_max);
+        let random = &mut self.random;
+        if random.below(100) < mix.round_percent {
+            let packets = random.below(1 + (most / mtu).min(12));
+            return (packets * mtu + random.below(3)).saturating_sub(1).min(most) as usize;
+        }
+        match random.below(8) {
+            0 => 0,
+            1 => random.between(1, most.min(9)) as usize,
+            2 => most as usize,
+            _ => {
+                let share = pick(random, &[1, 4, 30]);
+                random.below(1 + most / share) as usize
+            }
+        }
+    }
+
+    /// Draws whether a request is fenced.
+    pub(super) fn draw_fence(&mut self, mix: &Mix) -> bool {
+        self.random.below(100) < mix.fenced_percent
+    }
+
+    /// Returns a request that is still to be filled in.
+    pub(super) fn blank(&mut self, mix: &Mix, op: Op, len: usize, check: Check) -> Posted {
+        let signalled = self.random.below(100) < mix.signalled_percent || self.silent + 1 >= self.depth;
+        Posted {
+            index: self.posted,
+            op,
+            doom: None,
+            signalled,
+            len,
+            local: Pieces::default(),
+            source: None,
+            target: None,
+            check,
+            consumes: false,
+        }
+    }
+
+    /// Returns what the other end must receive.
+    pub(super) fn message(&mut self, opcode: WcOpcode, len: usize, word: Option<u32>, seed: u64) -> Message {
+        let mut flags = if word.is_some() { WcFlags::WITH_IMM } else { WcFlags::empty() };
+        flags.set(WcFlags::SOLICITED, one_in(&mut self.random, 4));
+        let word = word.unwrap_or(0);
+        Message { opcode, len, word, flags, pattern: (seed, 0), invalidates: None, doom: None }
+    }
+
+    /// Returns the youngest request under way that `fits`, if there is one.
+    pub(super) fn earlier(&self, fits: impl Fn(&End, &Posted) -> bool) -> Option<Posted> {
+        let found = self.ops.iter().rev().find(|op| op.len > 0 && op.doom.is_none() && fits(self, op));
+        found.cloned()
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use rnic_engine::{RemoteMemory, SendOp, Sge, WcOpcode};
 
 use super::Body;
+use super::draft::Draft;
 use super::end::{Check, Drain, End, Message, Posted, State, Word};
-use super::post::Draft;
 use super::setup::{EDGE_BYTES, EDGE_COLOUR};
 use crate::backend::Backend;
 use crate::log::Happened;
@@ -16,11 +16,10 @@ impl<B: Backend> Body<'_, B> {
     /// A request that must fail as `doom` says; or the program's giving up instead of one.
     pub(super) fn draft_doomed(&mut self, end: usize, doom: Doom) -> Result<Option<Draft>, String> {
         let (host, there) = (self.ends[end].host, self.ends[end ^ 1].host);
-        let arena = &self.hosts[there].arena;
-        let (base, rkey) = (arena.addr, arena.key);
+        let (base, rkey) = self.memory.whole(there);
         let (closed, closed_key) = self.backend.region(there, self.hosts[there].closed);
         let (edge, edge_key) = self.backend.region(there, self.hosts[there].edge);
-        let len = self.draw_len(end).clamp(1, EDGE_BYTES);
+        let len = self.ends[end].draw_len(&self.scenario.mix, self.scenario.links[end / 2].mtu).clamp(1, EDGE_BYTES);
         let write = |addr, rkey| SendOp::Write { remote: RemoteMemory { addr, rkey }, immediate: None };
         let read = |addr, rkey| SendOp::Read { remote: RemoteMemory { addr, rkey } };
         let add = |addr, rkey| SendOp::FetchAdd { remote: RemoteMemory { addr, rkey }, add: 1 };
@@ -34,23 +33,23 @@ impl<B: Backend> Body<'_, B> {
             Doom::AtomicAlignment => (Op::FetchAdd, 8, add(base + 4, rkey)),
             Doom::InvalidateKey => (Op::SendInvalidate, len, SendOp::SendInvalidate { rkey: rkey ^ 0x100 }),
             Doom::InvalidateRight => (Op::SendInvalidate, len, SendOp::SendInvalidate { rkey: closed_key }),
-            Doom::SendTooLong => (Op::Send, self.capacity() + 1 + len / 8, SendOp::Send { immediate: None }),
+            Doom::SendTooLong => (Op::Send, self.scenario.capacity() + 1 + len / 8, SendOp::Send { immediate: None }),
             Doom::SendLocalRange => (Op::Send, len, SendOp::Send { immediate: None }),
             Doom::WriteLocalKey => (Op::Write, len, write(edge, edge_key)),
             Doom::ReadLocalKey => (Op::Read, len, read(base, rkey)),
             Doom::PeerGivesUp | Doom::GivesUp => return self.give_up(end, doom),
             Doom::PeerVanishes => {
                 self.fail(end ^ 1);
-                return Ok(Some(self.draft_nothing(end)));
+                return Ok(Some(self.drafts().draft_nothing(end)));
             }
-            Doom::NeverReady => return self.draft(end, Op::Send),
+            Doom::NeverReady => return self.drafts().draft(end, Op::Send),
         };
         let is_source = matches!(op, Op::Write | Op::Send | Op::SendInvalidate);
         let seed = self.ends[end].seed_of(self.ends[end].posted, 9);
         let local = if op == Op::FetchAdd {
-            self.word_piece(end)?
+            self.drafts().word_piece(end)?
         } else {
-            self.own_pieces(end, len, is_source.then_some(seed))?
+            self.drafts().own_pieces(end, len, is_source.then_some(seed))?
         };
         let Some(mut local) = local else { return Ok(None) };
         if doom == Doom::SendLocalRange {
@@ -63,14 +62,14 @@ impl<B: Backend> Body<'_, B> {
         }
         let uses_receive = matches!(op, Op::Send | Op::SendInvalidate);
         let message = uses_receive.then(|| {
-            let message = self.message(end, WcOpcode::Recv, len, None, seed);
+            let message = self.ends[end].message(WcOpcode::Recv, len, None, seed);
             let pattern = match doom {
                 Doom::SendLocalRange => (EDGE_COLOUR, (EDGE_BYTES - len + 1) as u64),
                 _ => message.pattern,
             };
             Message { doom: Some(doom), pattern, ..message }
         });
-        let posted = self.blank(end, op, len, Check::Sent);
+        let posted = self.ends[end].blank(&self.scenario.mix, op, len, Check::Sent);
         let posted = Posted { local, doom: Some(doom), consumes: uses_receive, ..posted };
         Ok(Some(Draft { posted, request, message, fenced: false }))
     }
@@ -132,9 +131,9 @@ impl<B: Backend> Body<'_, B> {
             for (receive, pattern) in std::mem::take(&mut self.ends[end].fallen_receives) {
                 if self.scenario.shared_receives.is_none() {
                     let patterns: Vec<_> = pattern.into_iter().collect();
-                    self.check_mixed(host, &receive.pieces.blocks, &patterns)?;
+                    self.memory.check_mixed(self.backend, host, &receive.pieces.blocks, &patterns)?;
                 }
-                self.release_all(host, &receive.pieces.blocks)?;
+                self.memory.release_all(self.backend, host, &receive.pieces.blocks)?;
             }
         }
         for end in ends {
@@ -159,7 +158,7 @@ impl<B: Backend> Body<'_, B> {
         while let Some(request) = self.ends[end].ops.pop_front() {
             self.succeed(end, request)?;
         }
-        self.check_received()
+        self.ends.check_received()
     }
 
     /// Destroys the queue pairs of a connection, or makes it anew, with them or with others.
@@ -172,7 +171,7 @@ impl<B: Backend> Body<'_, B> {
             if keeps {
                 self.backend.reset_qp(host, qpn);
             } else {
-                self.by_qpn.remove(&(host, qpn.get()));
+                self.ends.forget(end);
                 self.backend.destroy_qp(host, qpn);
             }
         }
@@ -181,7 +180,7 @@ impl<B: Backend> Body<'_, B> {
         }
         for end in ends {
             let mut random = self.ends[end].random.clone();
-            let block = self.make_word(self.ends[end ^ 1].host, &mut random);
+            let block = self.memory.word(self.backend, self.ends[end ^ 1].host, &mut random);
             let own = &mut self.ends[end];
             own.random = random;
             own.word = Word { block, value: 0, history: VecDeque::from([0]) };

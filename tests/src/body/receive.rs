@@ -10,12 +10,6 @@ use crate::log::Happened;
 use crate::scenario::{Doom, one_in};
 
 impl<B: Backend> Body<'_, B> {
-    /// What every receive takes.
-    pub(super) fn capacity(&self) -> usize {
-        // Often exactly as much as the longest message has.
-        self.scenario.mix.len_max as usize + if self.scenario.seed.is_multiple_of(3) { 77 } else { 0 }
-    }
-
     /// Posts a receive to the queue pair of `end`; answers whether there was room.
     pub(super) fn post_receive(&mut self, end: usize) -> Result<bool, String> {
         let has_room = self.ends[end].receives.len() < self.ends[end].receives_max;
@@ -38,7 +32,7 @@ impl<B: Backend> Body<'_, B> {
     /// Posts a receive to the shared queue of `host`; answers whether there was room.
     pub(super) fn post_shared_receive(&mut self, host: usize) -> Result<bool, String> {
         let Some(srq) = self.hosts[host].srq else { return Ok(false) };
-        if self.hosts[host].shared.len() >= self.shared_entries() as usize {
+        if self.hosts[host].shared.len() >= self.scenario.shared_entries() as usize {
             return Ok(false);
         }
         let Some((receive, request_sges)) = self.make_receive(host)? else { return Ok(false) };
@@ -50,10 +44,9 @@ impl<B: Backend> Body<'_, B> {
     }
 
     fn make_receive(&mut self, host: usize) -> Result<Option<(Receive, Vec<Sge>)>, String> {
-        let mut random = self.hosts[host].random.clone();
-        let pieces = self.pieces(host, self.capacity(), None, &mut random);
-        self.hosts[host].random = random;
-        let Some(pieces) = pieces? else { return Ok(None) };
+        let random = &mut self.hosts[host].random;
+        let pieces = self.memory.pieces(self.backend, host, self.scenario.capacity(), None, random)?;
+        let Some(pieces) = pieces else { return Ok(None) };
         let wr_id = RECEIVE | self.hosts[host].receives_posted;
         self.hosts[host].receives_posted += 1;
         let sges = pieces.sges.clone();
@@ -84,23 +77,23 @@ impl<B: Backend> Body<'_, B> {
         self.ends[sender].received += 1;
         self.tally.received += 1;
         if message.opcode == WcOpcode::Recv {
-            self.check_pieces(host, &receive.pieces.blocks, message.len, message.pattern.0)?;
+            let told = (message.len, message.pattern.0);
+            self.memory.check_pieces(self.backend, host, &receive.pieces.blocks, told)?;
         } else {
-            self.check_untouched(host, &receive)?;
+            self.memory.check_untouched(self.backend, host, &receive.pieces.blocks)?;
         }
         if let Some(region) = message.invalidates {
             self.backend.deregister(host, region);
         }
-        self.release_all(host, &receive.pieces.blocks)
+        self.memory.release_all(self.backend, host, &receive.pieces.blocks)
     }
 
     /// Only the end of the connection, or a message that is too long, keeps a receive from succeeding.
     fn complete_failed_receive(&mut self, end: usize, receive: Receive, status: WcStatus) -> Result<(), String> {
-        let met = |end: &super::End| end.doom.filter(|(at, _)| end.posted > *at).map(|(_, doom)| doom);
-        let dooms = [end, end ^ 1].map(|end| met(&self.ends[end]));
+        let dooms = [end, end ^ 1].map(|end| self.ends[end].met_doom());
         let next = self.ends[end ^ 1].messages.get(self.ends[end].fallen_receives.len());
         let legal = match status {
-            WcStatus::WrFlushed => dooms.iter().any(Option::is_some) || self.is_fragile(end),
+            WcStatus::WrFlushed => dooms.iter().any(Option::is_some) || self.ends.is_fragile(end),
             WcStatus::LocalLength => {
                 let is_first = self.ends[end].fallen_receives.is_empty();
                 is_first && next.is_some_and(|message| message.doom == Some(Doom::SendTooLong))
@@ -113,11 +106,6 @@ impl<B: Backend> Body<'_, B> {
         let pattern = next.map(|message| message.pattern);
         self.ends[end].fallen_receives.push((receive, pattern));
         Ok(())
-    }
-
-    /// Nothing has been written to a receive.
-    pub(super) fn check_untouched(&mut self, host: usize, receive: &Receive) -> Result<(), String> {
-        self.check_pieces(host, &receive.pieces.blocks, 0, 0).map_err(|what| format!("a receive not used: {what}"))
     }
 }
 

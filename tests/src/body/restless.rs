@@ -34,7 +34,7 @@ impl<B: Backend> Body<'_, B> {
             Drain::Drained(0) => {
                 self.ends[end].drain = Drain::No;
                 self.tally.drained += 1;
-                let timing = self.timing(end);
+                let timing = self.ends.timing(end, self.scenario.links[end / 2].reads);
                 self.backend.resume_qp(host, qpn, &timing);
             }
             Drain::Drained(left) => self.ends[end].drain = Drain::Drained(left - 1),
@@ -43,7 +43,7 @@ impl<B: Backend> Body<'_, B> {
 
     /// A send queue has come to rest: nothing of it may be under way.
     pub(super) fn note_drained(&mut self, host: usize, qpn: Qpn) -> Result<(), String> {
-        let Some(end) = self.by_qpn.get(&(host, qpn.get())).copied() else { return Ok(()) };
+        let Some(end) = self.ends.find(host, qpn) else { return Ok(()) };
         if self.ends[end].drain != Drain::Draining {
             return Err(format!("end {end}: drained, but it is {:?}", self.ends[end].drain));
         }

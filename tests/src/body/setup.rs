@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use rnic_base::{Psn, RandomStream, RandomStreams, Time};
-use rnic_engine::{Access, CqId, QpAttributes, QpConnection, QpState, QpTiming, RnrTimer, Service, Transport};
+use rnic_base::{Psn, RandomStream, RandomStreams};
+use rnic_engine::{Access, CqId, QpAttributes, QpConnection, QpState, RnrTimer, Service, Transport};
 use rnic_wire::Qpn;
 
 use super::end::{Drain, End, State, Word};
-use super::{Body, Host, Log, Tally, Tickets};
-use crate::arena::{Arena, BlockId};
+use super::ends::Ends;
+use super::memory::Memory;
+use super::progress::Progress;
+use super::tickets::Tickets;
+use super::{Body, Host, Log, Tally};
 use crate::backend::Backend;
 use crate::scenario::{Doom, Link, Scenario};
 
@@ -24,19 +27,16 @@ impl<'b, B: Backend> Body<'b, B> {
             backend,
             scenario,
             hosts: Vec::new(),
-            ends: Vec::new(),
+            memory: Memory::new(scenario, streams.stream("body/passing")),
+            ends: Ends::default(),
             links: vec![State::Alive; scenario.links.len()],
             cqs: Vec::new(),
-            by_qpn: BTreeMap::new(),
             transports: [transport(0)?, transport(1)?],
             steps: streams.stream("body/steps"),
-            passing: streams.stream("body/passing"),
             log: Log::default(),
             tally: Tally::default(),
             is_calm: false,
-            progress_at: Time::ZERO,
-            fingerprint: 0,
-            activity: 0,
+            progress: Progress::new(),
         };
         for host in 0..scenario.wiring.hosts {
             body.make_host(host, streams.stream(&format!("body/host-{host}")));
@@ -51,63 +51,20 @@ impl<'b, B: Backend> Body<'b, B> {
     }
 
     fn make_host(&mut self, host: usize, mut random: RandomStream) {
-        let region = self.backend.register(host, self.arena_bytes(), Access::all());
+        self.memory.add(self.backend, self.scenario.arena_bytes(), random.bits());
         let closed = self.backend.register(host, CLOSED_BYTES, Access::LOCAL_WRITE);
         let edge = self.backend.register(host, EDGE_BYTES, Access::all());
         let own_edge = self.backend.register(host, EDGE_BYTES, Access::empty());
         crate::pattern::fill(self.backend.bytes(host, own_edge), EDGE_COLOUR, 0);
-        let place = self.backend.region(host, region);
-        let bytes = self.backend.bytes(host, region);
-        let mut arena = Arena::new(bytes, random.bits(), place);
-        let block = arena.allocate(8, 8, &mut random).expect("an empty arena");
-        let range = arena.range(block);
-        bytes[range].fill(0);
-        let tickets = Tickets { block, posted: 0, taken: Vec::new(), doubtful: false };
-        let entries = self.shared_entries();
+        let tickets = Tickets::new(self.memory.word(self.backend, host, &mut random));
+        let entries = self.scenario.shared_entries();
         let srq = (entries > 0).then(|| self.backend.create_srq(host, entries, SGES));
         if self.scenario.shared_cq {
             let cq = self.backend.create_cq(host, CQ_ENTRIES);
             self.cqs.push((host, cq));
         }
         let shared = BTreeMap::new();
-        self.hosts.push(Host {
-            region,
-            arena,
-            keys: BTreeMap::new(),
-            closed,
-            edge,
-            own_edge,
-            srq,
-            shared,
-            tickets,
-            random,
-            receives_posted: 0,
-        });
-    }
-
-    fn of_size<T: Copy>(&self, [small, large]: [T; 2]) -> T {
-        if self.scenario.mix.len_max <= SMALL_BYTES { small } else { large }
-    }
-
-    /// Bytes of a host's arena.
-    pub(super) fn arena_bytes(&self) -> usize {
-        self.of_size(ARENA_BYTES)
-    }
-
-    /// No further request is posted when so much memory is in use: receives must always find room, or those who wait
-    /// for them would wait for ever.
-    pub(super) fn request_bytes_max(&self) -> usize {
-        self.arena_bytes() / 2
-    }
-
-    /// Receives of each of `queues` queues, at most.
-    fn receives_max(&self, queues: usize) -> usize {
-        (self.of_size(RECEIVE_BYTES) / (self.capacity() + 100) / queues).max(1)
-    }
-
-    /// Entries of a shared receive queue.
-    pub(super) fn shared_entries(&self) -> u32 {
-        self.scenario.shared_receives.map_or(0, |entries| entries.min(self.receives_max(1) as u32))
+        self.hosts.push(Host { closed, edge, own_edge, srq, shared, tickets, random, receives_posted: 0 });
     }
 
     fn cq_for(&mut self, host: usize) -> CqId {
@@ -130,7 +87,7 @@ impl<'b, B: Backend> Body<'b, B> {
                 Doom::NeverReady if shares => (at, Doom::GivesUp),
                 doom => (at, doom),
             });
-            let block = self.make_word(link.hosts[1 - side], &mut random);
+            let block = self.memory.word(self.backend, link.hosts[1 - side], &mut random);
             self.ends.push(End {
                 host,
                 qpn: Qpn::new(0),
@@ -150,7 +107,7 @@ impl<'b, B: Backend> Body<'b, B> {
                 targets: BTreeMap::new(),
                 word: Word { block, value: 0, history: VecDeque::from([0]) },
                 receives: VecDeque::new(),
-                receives_max: (link.receives as usize).min(self.receives_max(self.scenario.links.len())),
+                receives_max: (link.receives as usize).min(self.scenario.receives_max(self.scenario.links.len())),
                 psn: link.psns[side],
                 drain: Drain::No,
                 failed: false,
@@ -160,14 +117,6 @@ impl<'b, B: Backend> Body<'b, B> {
                 fallen_receives: Vec::new(),
             });
         }
-    }
-
-    /// A word of its own for an end, at the other host.
-    pub(super) fn make_word(&mut self, there: usize, random: &mut RandomStream) -> BlockId {
-        let Host { arena, region, .. } = &mut self.hosts[there];
-        let block = arena.allocate(8, 8, random).expect("requests leave room for a few words");
-        self.backend.bytes(there, *region)[arena.range(block)].fill(0);
-        block
     }
 
     /// Makes the queue pairs of a connection.
@@ -190,9 +139,8 @@ impl<'b, B: Backend> Body<'b, B> {
                 number: None,
                 nvme: None,
             };
-            let (host, qpn) = (end.host, self.backend.create_qp(end.host, &attributes));
-            self.ends[index * 2 + side].qpn = qpn;
-            self.by_qpn.insert((host, qpn.get()), index * 2 + side);
+            let qpn = self.backend.create_qp(end.host, &attributes);
+            self.ends.name(index * 2 + side, qpn);
         }
     }
 
@@ -209,23 +157,9 @@ impl<'b, B: Backend> Body<'b, B> {
                 min_rnr_timer: RnrTimer::from_code(link.rnr_code),
                 max_dest_rd_atomic: link.reads,
             };
-            let (End { host, qpn, .. }, timing) = (&self.ends[own], self.timing(own));
+            let (End { host, qpn, .. }, timing) = (&self.ends[own], self.ends.timing(own, link.reads));
             self.backend.connect_qp(*host, *qpn, link.hosts[1 - side], &connection, &timing);
         }
-    }
-
-    /// What the queue pair of `end` needs to send.
-    pub(super) fn timing(&self, end: usize) -> QpTiming {
-        let doom = self.ends[end].doom.or(self.ends[end ^ 1].doom).map(|(_, doom)| doom);
-        let retry_count = match doom {
-            None => u32::MAX,
-            Some(Doom::PeerVanishes) => FEW_RETRIES,
-            // RoCE cannot repeat an answer once it has refused what came behind: then a count must end the wait.
-            Some(_) => DOOMED_RETRIES,
-        };
-        let rnr_retry = (doom == Some(Doom::NeverReady)).then_some(FEW_RETRIES);
-        let max_rd_atomic = self.scenario.links[end / 2].reads;
-        QpTiming { sq_psn: Psn::new(self.ends[end].psn), retry_count, rnr_retry, max_rd_atomic }
     }
 
     pub(super) fn limit_peers(&mut self, packets: Option<u64>) {
@@ -249,14 +183,14 @@ impl<'b, B: Backend> Body<'b, B> {
             }
             let there = self.ends[index ^ 1].host;
             let Word { block, value, .. } = self.ends[index].word;
-            let found = self.word_at(there, block);
+            let found = self.memory.word_at(self.backend, there, block);
             if found != value {
                 return Err(format!("the word of end {index} is {found}, not {value}"));
             }
-            self.release(there, block)?;
+            self.memory.release(self.backend, there, block)?;
             for receive in std::mem::take(&mut self.ends[index].receives) {
-                self.check_untouched(self.ends[index].host, &receive)?;
-                self.release_all(self.ends[index].host, &receive.pieces.blocks)?;
+                self.memory.check_untouched(self.backend, host, &receive.pieces.blocks)?;
+                self.memory.release_all(self.backend, host, &receive.pieces.blocks)?;
             }
         }
         for host in 0..self.hosts.len() {
@@ -267,48 +201,18 @@ impl<'b, B: Backend> Body<'b, B> {
 
     fn tear_down_host(&mut self, host: usize) -> Result<(), String> {
         for (_, receive) in std::mem::take(&mut self.hosts[host].shared) {
-            self.check_untouched(host, &receive)?;
-            self.release_all(host, &receive.pieces.blocks)?;
+            self.memory.check_untouched(self.backend, host, &receive.pieces.blocks)?;
+            self.memory.release_all(self.backend, host, &receive.pieces.blocks)?;
         }
-        let Tickets { block, posted, doubtful, .. } = self.hosts[host].tickets;
-        let (found, taken) = (self.word_at(host, block), self.hosts[host].tickets.taken.len() as u64);
-        if found > posted || found < taken || (found != posted && !doubtful) {
-            return Err(format!("host {host}: {posted} tickets were drawn, the count is {found}"));
-        }
-        self.release(host, block)?;
-        let region = self.hosts[host].region;
-        self.hosts[host]
-            .arena
-            .check_empty(self.backend.bytes(host, region))
-            .map_err(|what| format!("host {host}: {what}"))?;
-        let closed = self.hosts[host].closed;
-        if self.backend.bytes(host, closed).iter().any(|byte| *byte != 0) {
+        let Host { tickets, closed, .. } = &self.hosts[host];
+        let found = self.memory.word_at(self.backend, host, tickets.block());
+        tickets.check_count(found).map_err(|what| format!("host {host}: {what}"))?;
+        self.memory.release(self.backend, host, tickets.block())?;
+        self.memory.check_empty(self.backend, host)?;
+        if self.backend.bytes(host, *closed).iter().any(|byte| *byte != 0) {
             return Err(format!("host {host}: memory that grants nothing was written"));
         }
         Ok(())
-    }
-
-    /// Eight bytes of a host's memory.
-    pub(super) fn word_at(&mut self, host: usize, block: BlockId) -> u64 {
-        let Host { arena, region, .. } = &self.hosts[host];
-        let range = arena.range(block);
-        let bytes = &self.backend.bytes(host, *region)[range];
-        u64::from_ne_bytes(bytes.try_into().expect("a word has eight bytes"))
-    }
-
-    /// Gives a block back; answers whether nobody else needs it.
-    pub(super) fn release(&mut self, host: usize, block: BlockId) -> Result<bool, String> {
-        let Host { arena, region, .. } = &mut self.hosts[host];
-        let released = arena.release(block, self.backend.bytes(host, *region));
-        let is_free = released.map_err(|what| format!("host {host}: {what}"))?;
-        if is_free {
-            self.take_key_back(host, block);
-        }
-        Ok(is_free)
-    }
-
-    pub(super) fn release_all(&mut self, host: usize, blocks: &[BlockId]) -> Result<(), String> {
-        blocks.iter().try_for_each(|block| self.release(host, *block).map(|_| ()))
     }
 }
 
@@ -338,16 +242,6 @@ impl Doom {
     ];
 }
 
-/// Bytes of a host's arena, for messages of up to [`SMALL_BYTES`], and for larger ones: receives of every queue pair,
-/// and requests enough to fill windows.
-const ARENA_BYTES: [usize; 2] = [4 << 20, 24 << 20];
-
-/// Messages that make do with the smaller arena.
-const SMALL_BYTES: u32 = 30_000;
-
-/// Bytes of a host's receives altogether, at most.
-const RECEIVE_BYTES: [usize; 2] = [1 << 20, 6 << 20];
-
 /// Bytes of the memory that grants nothing.
 const CLOSED_BYTES: usize = 4_096;
 
@@ -362,9 +256,3 @@ pub(super) const SGES: u32 = 4;
 
 /// More than can be posted before anybody looks.
 const CQ_ENTRIES: u32 = 1 << 14;
-
-/// Retries that may be exceeded by chance.
-const FEW_RETRIES: u32 = 2;
-
-/// Timeouts in a row that no loss brings about by chance.
-const DOOMED_RETRIES: u32 = 200;

@@ -1,0 +1,341 @@
+//! The hosts' memory: blocks of painted arenas, their keys, and what stands in them.
+//!
+//! Some buffers are registered alone, by a key that lives as long as they are needed. A program may take a key back,
+//! and put the memory to other use, as soon as it knows that the operations on it are complete: the body knows at once.
+//! From there on nothing may fail for want of the key, however late the network brings what belonged to them, and
+//! nothing may be written ([`crate::arena`] paints the memory).
+
+use std::collections::BTreeMap;
+
+use rnic_base::RandomStream;
+use rnic_engine::{Access, Key, RemoteMemory, Sge};
+
+use crate::arena::{Arena, BlockId};
+use crate::backend::{Backend, RegionId};
+use crate::pattern;
+use crate::scenario::{Scenario, one_in};
+
+/// Local memory of a request or receive.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pieces {
+    pub(super) blocks: Vec<BlockId>,
+    pub(super) sges: Vec<Sge>,
+}
+
+/// Memory of one host.
+struct Place {
+    region: RegionId,
+    arena: Arena,
+    /// Keys of buffers that are registered alone.
+    keys: BTreeMap<BlockId, Key>,
+}
+
+/// Memory of all hosts, numbered as they are.
+pub(super) struct Memory {
+    places: Vec<Place>,
+    /// Which buffers have a key of their own: so many in a hundred.
+    passing: RandomStream,
+    passing_percent: u64,
+    /// Pieces of a request or receive, at most.
+    pieces_max: u32,
+}
+
+impl Memory {
+    /// Creates that of no host.
+    pub(super) fn new(scenario: &Scenario, passing: RandomStream) -> Self {
+        let (passing_percent, pieces_max) = (scenario.passing_percent, scenario.mix.sges_max);
+        Self { places: Vec::new(), passing, passing_percent, pieces_max }
+    }
+
+    /// Registers and paints `len` bytes for the next host.
+    pub(super) fn add(&mut self, backend: &mut impl Backend, len: usize, colour: u64) {
+        let host = self.places.len();
+        let region = backend.register(host, len, Access::all());
+        let place = backend.region(host, region);
+        let arena = Arena::new(backend.bytes(host, region), colour, place);
+        self.places.push(Place { region, arena, keys: BTreeMap::new() });
+    }
+
+    /// Returns the address and key of all memory of `host`.
+    pub(super) fn whole(&self, host: usize) -> (u64, u32) {
+        let arena = &self.places[host].arena;
+        (arena.addr, arena.key)
+    }
+
+    /// Returns how many bytes of `host` are in use.
+    pub(super) fn used(&self, host: usize) -> usize {
+        self.places[host].arena.used()
+    }
+
+    /// Allocates `len` bytes at `host`, painted with a pattern from some place on if it is given, and perhaps registers
+    /// them alone with `access`; `None` when there is no room.
+    ///
+    /// # Errors
+    /// When something was written there before.
+    fn allocate(
+        &mut self,
+        backend: &mut impl Backend,
+        host: usize,
+        len: usize,
+        (access, paint): (Access, Option<(u64, u64)>),
+        random: &mut RandomStream,
+    ) -> Result<Option<BlockId>, String> {
+        let Place { region, arena, .. } = &mut self.places[host];
+        let Some(block) = arena.allocate(len, 1, random) else { return Ok(None) };
+        let bytes = backend.bytes(host, *region);
+        arena.check_fresh(block, bytes).map_err(|what| format!("host {host}: {what}"))?;
+        if let Some((seed, start)) = paint {
+            pattern::fill(&mut bytes[arena.range(block)], seed, start);
+        }
+        self.give_key(backend, host, block, access);
+        Ok(Some(block))
+    }
+
+    /// Allocates memory at `host` for `len` bytes in several pieces, painted with `source` if it is given; `None` when
+    /// there is no room.
+    ///
+    /// # Errors
+    /// When something was written there before.
+    pub(super) fn pieces(
+        &mut self,
+        backend: &mut impl Backend,
+        host: usize,
+        len: usize,
+        source: Option<u64>,
+        random: &mut RandomStream,
+    ) -> Result<Option<Pieces>, String> {
+        let count = random.between(u64::from(len > 0), u64::from(self.pieces_max)) as usize;
+        let access = if source.is_some() { Access::empty() } else { Access::LOCAL_WRITE };
+        let mut pieces = Pieces::default();
+        let mut done = 0;
+        for place in 0..count {
+            let rest = len - done;
+            let here = if place + 1 == count { rest } else { random.below(rest as u64 + 1) as usize };
+            if here == 0 && one_in(random, 2) {
+                // Of nothing, no key is checked.
+                pieces.sges.push(Sge { addr: 1, len: 0, lkey: 0xbad });
+                continue;
+            }
+            let paint = source.map(|seed| (seed, done as u64));
+            let Some(block) = self.allocate(backend, host, here, (access, paint), random)? else {
+                self.release_all(backend, host, &pieces.blocks)?;
+                return Ok(None);
+            };
+            pieces.sges.push(self.sge(host, block, here));
+            pieces.blocks.push(block);
+            done += here;
+        }
+        Ok(Some(pieces))
+    }
+
+    /// Allocates memory for an atomic's answer: eight bytes that may not be scattered.
+    ///
+    /// # Errors
+    /// As [`Memory::pieces`].
+    pub(super) fn word_piece(
+        &mut self,
+        backend: &mut impl Backend,
+        host: usize,
+        random: &mut RandomStream,
+    ) -> Result<Option<Pieces>, String> {
+        let block = self.allocate(backend, host, 8, (Access::LOCAL_WRITE, None), random)?;
+        Ok(block.map(|block| Pieces { blocks: vec![block], sges: vec![self.sge(host, block, 8)] }))
+    }
+
+    /// Allocates memory at `host` for `len` bytes that peers work on, painted with `paint` if it is given.
+    ///
+    /// # Errors
+    /// As [`Memory::pieces`].
+    pub(super) fn target(
+        &mut self,
+        backend: &mut impl Backend,
+        host: usize,
+        len: usize,
+        paint: Option<u64>,
+        random: &mut RandomStream,
+    ) -> Result<Option<BlockId>, String> {
+        self.allocate(backend, host, len, (Access::all(), paint.map(|seed| (seed, 0))), random)
+    }
+
+    /// Allocates eight bytes of zeros for atomics.
+    pub(super) fn word(&mut self, backend: &mut impl Backend, host: usize, random: &mut RandomStream) -> BlockId {
+        let Place { region, arena, .. } = &mut self.places[host];
+        let block = arena.allocate(8, 8, random).expect("requests leave room for a few words");
+        backend.bytes(host, *region)[arena.range(block)].fill(0);
+        block
+    }
+
+    /// One user more needs a block.
+    pub(super) fn retain(&mut self, host: usize, block: BlockId) {
+        self.places[host].arena.retain(block);
+    }
+
+    /// Gives a block back; answers whether nobody else needs it.
+    ///
+    /// # Errors
+    /// When something was written beside it.
+    pub(super) fn release(&mut self, backend: &mut impl Backend, host: usize, block: BlockId) -> Result<bool, String> {
+        let Place { region, arena, keys } = &mut self.places[host];
+        let released = arena.release(block, backend.bytes(host, *region));
+        let is_free = released.map_err(|what| format!("host {host}: {what}"))?;
+        if is_free && let Some(key) = keys.remove(&block) {
+            backend.deregister_part(host, key);
+        }
+        Ok(is_free)
+    }
+
+    /// Gives blocks back.
+    ///
+    /// # Errors
+    /// As [`Memory::release`].
+    pub(super) fn release_all(
+        &mut self,
+        backend: &mut impl Backend,
+        host: usize,
+        blocks: &[BlockId],
+    ) -> Result<(), String> {
+        blocks.iter().try_for_each(|block| self.release(backend, host, *block).map(|_| ()))
+    }
+
+    /// Perhaps registers a buffer of `host`, just allocated, alone.
+    fn give_key(&mut self, backend: &mut impl Backend, host: usize, block: BlockId, access: Access) {
+        if self.passing.below(100) < self.passing_percent {
+            let Place { region, arena, keys } = &mut self.places[host];
+            let range = arena.range(block);
+            keys.insert(block, backend.register_part(host, *region, range.start, range.len(), access));
+        }
+    }
+
+    /// Returns the key of a buffer: its own, or that of all memory of its host.
+    pub(super) fn key_of(&self, host: usize, block: BlockId) -> u32 {
+        let place = &self.places[host];
+        place.keys.get(&block).map_or(place.arena.key, |key| key.0)
+    }
+
+    /// Returns whether a buffer has a key of its own.
+    pub(super) fn is_passing(&self, host: usize, block: BlockId) -> bool {
+        self.places[host].keys.contains_key(&block)
+    }
+
+    fn sge(&self, host: usize, block: BlockId, len: usize) -> Sge {
+        Sge { addr: self.places[host].arena.addr_of(block), len: len as u32, lkey: self.key_of(host, block) }
+    }
+
+    /// Returns how peers name a block.
+    pub(super) fn remote(&self, host: usize, block: BlockId) -> RemoteMemory {
+        RemoteMemory { addr: self.places[host].arena.addr_of(block), rkey: self.key_of(host, block) }
+    }
+
+    /// Returns eight bytes.
+    pub(super) fn word_at(&self, backend: &mut impl Backend, host: usize, block: BlockId) -> u64 {
+        self.found(backend, host, &[block])
+    }
+
+    /// Returns the eight bytes that an atomic has brought.
+    pub(super) fn found(&self, backend: &mut impl Backend, host: usize, blocks: &[BlockId]) -> u64 {
+        let Place { region, arena, .. } = &self.places[host];
+        let bytes = backend.bytes(host, *region);
+        let found: Vec<u8> = blocks.iter().flat_map(|block| bytes[arena.range(*block)].iter().copied()).collect();
+        u64::from_ne_bytes(found.try_into().expect("the pieces of an atomic have eight bytes"))
+    }
+
+    /// Checks that a block of `len` bytes holds one of these patterns, byte by byte.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub(super) fn check_versions(
+        &self,
+        backend: &mut impl Backend,
+        host: usize,
+        (block, len): (BlockId, usize),
+        seeds: &[u64],
+    ) -> Result<(), String> {
+        let Place { region, arena, .. } = &self.places[host];
+        let patterns: Vec<_> = seeds.iter().map(|seed| (*seed, 0)).collect();
+        match pattern::first_stranger(&backend.bytes(host, *region)[arena.range(block)], &patterns) {
+            None => Ok(()),
+            Some(at) => Err(format!("byte {at} of {len} is wrong in its target")),
+        }
+    }
+
+    /// Checks that pieces of local memory together begin with `len` bytes of the pattern, and are as they were behind.
+    ///
+    /// # Errors
+    /// When they do not, or are not.
+    pub(super) fn check_pieces(
+        &self,
+        backend: &mut impl Backend,
+        host: usize,
+        blocks: &[BlockId],
+        (len, seed): (usize, u64),
+    ) -> Result<(), String> {
+        let Place { region, arena, .. } = &self.places[host];
+        let bytes = backend.bytes(host, *region);
+        let mut done = 0;
+        for block in blocks {
+            let range = arena.range(*block);
+            let filled = range.len().min(len - done);
+            let (first, rest) = bytes[range.clone()].split_at(filled);
+            if let Some(at) = pattern::first_difference(first, seed, done as u64) {
+                return Err(format!("byte {} of {len} is wrong", done + at));
+            }
+            if let Some(at) = pattern::first_difference(rest, arena.colour, (range.start + filled) as u64) {
+                return Err(format!("{} bytes behind {len} there is one that should not be", at + 1));
+            }
+            done += filled;
+        }
+        if done < len {
+            return Err(format!("{len} bytes into {done}"));
+        }
+        Ok(())
+    }
+
+    /// Checks that nothing has been written to a receive.
+    ///
+    /// # Errors
+    /// When something has.
+    pub(super) fn check_untouched(
+        &self,
+        backend: &mut impl Backend,
+        host: usize,
+        blocks: &[BlockId],
+    ) -> Result<(), String> {
+        self.check_pieces(backend, host, blocks, (0, 0)).map_err(|what| format!("a receive not used: {what}"))
+    }
+
+    /// Checks that each byte is one of the patterns', or as it was painted.
+    ///
+    /// # Errors
+    /// When one is not.
+    pub(super) fn check_mixed(
+        &self,
+        backend: &mut impl Backend,
+        host: usize,
+        blocks: &[BlockId],
+        known: &[(u64, u64)],
+    ) -> Result<(), String> {
+        let Place { region, arena, .. } = &self.places[host];
+        let bytes = backend.bytes(host, *region);
+        let mut done = 0;
+        for block in blocks {
+            let range = arena.range(*block);
+            let mut patterns = vec![(arena.colour, range.start as u64)];
+            patterns.extend(known.iter().map(|(seed, start)| (*seed, start + done)));
+            if let Some(at) = pattern::first_stranger(&bytes[range.clone()], &patterns) {
+                let at = done as usize + at;
+                return Err(format!("byte {at} of a flushed request's memory at host {host} is nobody's"));
+            }
+            done += range.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Checks that nothing of `host` is in use, and all of it as it was painted.
+    ///
+    /// # Errors
+    /// When something is, or is not.
+    pub(super) fn check_empty(&self, backend: &mut impl Backend, host: usize) -> Result<(), String> {
+        let Place { region, arena, .. } = &self.places[host];
+        arena.check_empty(backend.bytes(host, *region)).map_err(|what| format!("host {host}: {what}"))
+    }
+}
