@@ -100,12 +100,7 @@ impl DeliverySender {
         if let Some(rack_rto) = settings.rack_rto {
             flows.get_mut(flow).rack_rto = rack_rto;
         }
-        let before = self.waits.rto();
         self.change_timeout(|waits, attempts| waits.apply(settings, attempts));
-        if settings.rto.is_some() && self.waits.are_measured() {
-            // Once more: a timer that comes early is only set anew.
-            self.shorten_timers(before);
-        }
     }
 
     /// Does what may `change` the timeout of a peer that has so many attempts; the windows' timers follow.
@@ -113,12 +108,6 @@ impl DeliverySender {
     pub(super) fn change_timeout(&mut self, change: impl FnOnce(&mut Waits, u16)) {
         let before = self.waits.rto();
         change(&mut self.waits, self.config.attempts_max);
-        self.shorten_timers(before);
-    }
-
-    /// The timeout has changed from `before`.
-    #[inline]
-    fn shorten_timers(&mut self, before: Duration) {
         let shortened = before.saturating_sub(self.waits.rto());
         if shortened > Duration::ZERO {
             // No packet's timeout comes sooner by more. What was computed from a shorter one comes early, and is set
