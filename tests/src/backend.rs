@@ -6,8 +6,8 @@ mod sockets;
 
 use rnic_base::{Duration, Time};
 use rnic_engine::{
-    Access, AsyncEvent, Completion, CqId, EngineStats, Key, PdId, PostError, QpAttributes, QpConnection, QpInfo,
-    QpTiming, RecvRequest, SendRequest, SrqId,
+    Access, AsyncEvent, Completion, CqId, EngineStats, Key, NamespaceConfig, NamespaceId, PdId, PostError,
+    QpAttributes, QpConnection, QpInfo, QpTiming, RecvRequest, SendRequest, SrqId,
 };
 use rnic_wire::Qpn;
 
@@ -59,6 +59,9 @@ pub trait Backend {
 
     /// Makes a shared receive queue.
     fn create_srq(&mut self, host: usize, entries: u32, sges: u32) -> SrqId;
+
+    /// Makes a namespace of NVMe.
+    fn create_namespace(&mut self, host: usize, config: &NamespaceConfig) -> NamespaceId;
 
     /// Makes a queue pair.
     fn create_qp(&mut self, host: usize, attributes: &QpAttributes) -> Qpn;

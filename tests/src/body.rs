@@ -2,6 +2,7 @@
 
 mod complete;
 mod draft;
+mod drive;
 mod end;
 mod ends;
 mod fall;
@@ -24,6 +25,7 @@ use crate::backend::{Backend, RegionId};
 use crate::log::{Happened, Log};
 use crate::scenario::{Doom, Receives, Scenario};
 
+use drive::Drive;
 use end::{End, Receive, State};
 use ends::Ends;
 use memory::Memory;
@@ -41,6 +43,8 @@ pub struct Tally {
     pub posted: u64,
     /// Requests that succeeded and were checked.
     pub succeeded: u64,
+    /// Commands of NVMe that were done and checked.
+    pub commands: u64,
     /// Requests that failed as they had to.
     pub failed: u64,
     /// Receives completed and checked.
@@ -102,6 +106,8 @@ pub struct Body<'b, B> {
     memory: Memory,
     ends: Ends,
     links: Vec<State>,
+    /// NVMe beside all that, where the scenario has it.
+    drive: Option<Drive>,
     cqs: Vec<(usize, CqId)>,
     /// Of connections with even numbers, and with odd ones.
     transports: [Arc<Transport>; 2],
@@ -142,6 +148,10 @@ impl<'b, B: Backend> Body<'b, B> {
         self.probe_peers()?;
         self.pass_time()?;
         self.tear_down()?;
+        if let Some(drive) = &self.drive {
+            drive.check(self.backend)?;
+            self.tally.commands = drive.done;
+        }
         self.tally.trace_hash = self.backend.finish()?;
         for host in 0..self.hosts.len() {
             self.drain(host)?;
@@ -172,6 +182,9 @@ impl<'b, B: Backend> Body<'b, B> {
 
     fn post_everywhere(&mut self) -> Result<(), String> {
         self.post_receives()?;
+        if let Some(drive) = &mut self.drive {
+            drive.post(self.backend)?;
+        }
         for end in 0..self.ends.len() {
             if self.ends[end].is_active && self.steps.below(4) > 0 {
                 for _ in 0..1 + self.steps.below(self.scenario.mix.burst_max) {
@@ -210,6 +223,9 @@ impl<'b, B: Backend> Body<'b, B> {
         for host in 0..self.hosts.len() {
             self.drain(host)?;
         }
+        if let Some(drive) = &mut self.drive {
+            (0..drive.drain(self.backend)?).for_each(|_| self.progress.note());
+        }
         self.ends.check_received()?;
         self.attend_to_the_dying()?;
         self.be_restless();
@@ -244,6 +260,9 @@ impl<'b, B: Backend> Body<'b, B> {
             AsyncEvent::CqOverrun(_) => return Err(format!("host {host}: {event:?}")),
             _ => return Ok(()),
         };
+        if self.drive.as_ref().is_some_and(|drive| drive.owns(host, qpn)) {
+            return Err(format!("host {host}: {event:?} at a queue pair for NVMe"));
+        }
         let Some(end) = self.ends.find(host, qpn) else { return Ok(()) };
         self.ends[end].was_told |= !matches!(event, AsyncEvent::QpFatal(_));
         let dooms = [end ^ 1, end].map(|end| self.ends[end].doom.map(|(_, doom)| doom));
@@ -266,7 +285,7 @@ impl<'b, B: Backend> Body<'b, B> {
     /// Requests that are not known to be done, and messages that nobody has received.
     fn outstanding(&self) -> usize {
         let dying = self.links.iter().filter(|state| matches!(state, State::Dying(_))).count();
-        dying + self.ends.outstanding()
+        dying + self.ends.outstanding() + self.drive.as_ref().map_or(0, Drive::outstanding)
     }
 
     /// How it stands with every queue pair.

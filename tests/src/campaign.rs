@@ -57,6 +57,8 @@ pub struct Summary {
     pub drained: u64,
     /// Requests whose receiver was not ready.
     pub not_ready: u64,
+    /// Commands of NVMe that were done and checked.
+    pub commands: u64,
     /// Packets that found no room at their receiver, and were refused.
     pub no_room: u64,
     /// Packets by the order of Falcon's queue pairs.
@@ -78,6 +80,7 @@ impl Summary {
         self.connections_again += tally.reconnected;
         self.drained += tally.drained;
         self.not_ready += tally.not_ready;
+        self.commands += tally.commands;
         self.no_room += tally.no_room;
         if let Some(ordering) = &tally.ordering {
             *self.packets_by_ordering.entry(ordering.clone()).or_default() += tally.packets;

@@ -5,6 +5,7 @@ mod options;
 mod traffic;
 
 use rnic_base::{RandomStream, RandomStreams};
+use rnic_engine::NvmeReads;
 use rnic_policy::Profile;
 
 pub use network::{Down, Trouble, Wiring};
@@ -71,6 +72,8 @@ pub struct Scenario {
     pub troubles: Vec<Trouble>,
     /// Connections.
     pub links: Vec<Link>,
+    /// Commands of NVMe beside the connections.
+    pub drive: Option<DriveUse>,
     /// Packets under way to each peer, at most.
     pub peer_limit: Option<u64>,
     /// Hosts share a receive queue among their queue pairs: entries of it.
@@ -123,12 +126,14 @@ impl Scenario {
         let links = (0..pick(random, &[1, 1, 2, 3, 4, 8]))
             .map(|index| Link::draw(&wiring, &mut streams.stream(&format!("scenario/link-{index}"))))
             .collect();
+        let drive = DriveUse::draw(&transport, &wiring, &mut streams.stream("scenario/drive"));
         Self {
             seed,
             place,
             transport,
             guest,
             wiring,
+            drive,
             troubles,
             links,
             peer_limit: one_in(random, 3).then(|| pick(random, &[1, 2, 5, 16, 64])),
@@ -156,6 +161,42 @@ impl Scenario {
     pub fn profile(&self, link: usize) -> Profile {
         let guest = self.guest.as_ref().filter(|_| link % 2 == 1);
         guest.unwrap_or(&self.transport).profile.clone()
+    }
+}
+
+/// A host that uses a drive of another by NVMe.
+#[derive(Clone, Copy, Debug)]
+pub struct DriveUse {
+    /// The one that uses it, and the one that has it.
+    pub hosts: [usize; 2],
+    /// Commands under way.
+    pub depth: u32,
+    /// What a Read is.
+    pub reads: NvmeReads,
+    /// What the device takes for a Read.
+    pub latency_us: u64,
+    /// Units that it serves at once.
+    pub queue: u32,
+}
+
+impl DriveUse {
+    /// Payload bytes of a packet: a unit's.
+    pub const MTU: u32 = 4_096;
+
+    /// One run in three has it, where Falcon is the transport and a unit fits a packet.
+    fn draw(transport: &Transport, wiring: &Wiring, random: &mut RandomStream) -> Option<Self> {
+        let carries = transport.profile.protocol.falcon().is_some() && wiring.mtu_at_most(Self::MTU) == Self::MTU;
+        if !one_in(random, 3) || !carries {
+            return None;
+        }
+        let user = random.below(wiring.hosts as u64) as usize;
+        Some(Self {
+            hosts: [user, (user + 1) % wiring.hosts],
+            depth: pick(random, &[1, 2, 8, 32]),
+            reads: pick(random, &[NvmeReads::Push, NvmeReads::Pull]),
+            latency_us: pick(random, &[0, 5, 80, 1_000]),
+            queue: pick(random, &[1, 4, 128]),
+        })
     }
 }
 

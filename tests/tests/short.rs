@@ -91,6 +91,8 @@ fn falcon_in_every_order(place: Place, seed: u64, runs: u64) -> Vec<Summary> {
             assert!(summary.packets_repeated > 200 && summary.receives > 200, "{summary:?}");
             assert!(summary.requests > 2_000 && summary.requests_failed > 10, "{summary:?}");
             assert!(summary.not_ready > 10, "receivers that are not ready: {summary:?}");
+            let has_nvme = transport == "falcon";
+            assert!(!has_nvme || summary.commands > 20, "NVMe beside RDMA (F-2, F-35): {summary:?}");
             summaries.push(summary);
         }
     }

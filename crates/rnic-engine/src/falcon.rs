@@ -118,6 +118,8 @@ struct Schedule {
     /// Its entries in the timer heap that are good, earliest first. Acknowledgements wait for microseconds, probes and
     /// packets for many more: what was armed for the latter stays good while the former go before it.
     alarms: [Deadline; ALARMS_MAX],
+    /// Its far deadline ([`crate::timer::Timers::move_far`]).
+    far: Deadline,
 }
 
 /// A connection, and what its upper layer keeps of it.
@@ -151,6 +153,15 @@ impl Schedule {
         }
     }
 
+    /// Moves its far deadline to `to`.
+    #[inline]
+    fn set_far(&mut self, slot: u32, core: &mut Core, to: Deadline) {
+        if to != self.far {
+            core.timers.move_far(slot, self.far, to);
+            self.far = to;
+        }
+    }
+
     /// Wakes it at `timeout`, before all its other entries in the timer heap.
     #[inline(never)]
     fn arm(&mut self, slot: u32, core: &mut Core, timeout: Deadline) {
@@ -167,7 +178,8 @@ impl Schedule {
 impl FalconEnd {
     /// Returns the end of a connection that there is not yet; `nvme` is its role where NVMe is the upper layer.
     pub(crate) fn new(nvme: Option<Box<NvmeRole>>) -> Self {
-        let schedule = Schedule { queued: false, waits: Lacks::NONE, alarms: [Deadline::NEVER; ALARMS_MAX] };
+        let alarms = [Deadline::NEVER; ALARMS_MAX];
+        let schedule = Schedule { queued: false, waits: Lacks::NONE, alarms, far: Deadline::NEVER };
         Self { schedule, link: None, nvme }
     }
 
@@ -213,6 +225,11 @@ impl FalconEnd {
 
     /// Returns whether `deadline`, which has come up in the timer heap, is one of ours; then it is so no more.
     pub(crate) fn take_alarm(&mut self, deadline: Deadline) -> bool {
+        if self.schedule.far == deadline {
+            // It is out of the set already.
+            self.schedule.far = Deadline::NEVER;
+            return true;
+        }
         let alarms = &mut self.schedule.alarms;
         let found = alarms.iter().position(|alarm| *alarm == deadline);
         if let Some(index) = found {

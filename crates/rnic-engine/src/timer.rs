@@ -6,7 +6,7 @@
 //! packet, and a heap operation per timeout period.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use rnic_base::{Duration, Time, near_at};
 
@@ -50,6 +50,8 @@ pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Deadline, u32)>>,
     /// Entries that there is room for.
     expected: usize,
+    /// Deadlines that are far away, and taken back when nothing waits for them: a simulation would go on until then.
+    far: BTreeSet<(Deadline, u32)>,
 }
 
 impl Timers {
@@ -75,7 +77,22 @@ impl Timers {
 
     #[inline]
     pub(crate) fn next(&self) -> Option<Time> {
-        self.heap.peek().and_then(|Reverse((deadline, _))| deadline.time())
+        let next = self.heap.peek().map_or(Deadline::NEVER, |Reverse((deadline, _))| *deadline);
+        if self.far.is_empty() { next.time() } else { self.next_of_both(next) }
+    }
+
+    #[cold]
+    fn next_of_both(&self, next: Deadline) -> Option<Time> {
+        self.far.first().map_or(next, |(far, _)| next.min(*far)).time()
+    }
+
+    /// Moves the far deadline of `slot` from `from` to `to`, exactly.
+    #[cold]
+    pub(crate) fn move_far(&mut self, slot: u32, from: Deadline, to: Deadline) {
+        self.far.remove(&(from, slot));
+        if to.is_set() {
+            self.far.insert((to, slot));
+        }
     }
 
     /// Has the entries that come first brought near, and where the heap ends.
@@ -99,11 +116,17 @@ impl Timers {
     /// The next entry that is due, with its deadline.
     #[inline]
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<(Deadline, u32)> {
-        let Reverse((deadline, _)) = *self.heap.peek()?;
-        if !deadline.is_due(now) {
-            return None;
+        let is_due = self.heap.peek().is_some_and(|Reverse((deadline, _))| deadline.is_due(now));
+        if is_due {
+            return self.heap.pop().map(|Reverse(entry)| entry);
         }
-        self.heap.pop().map(|Reverse(entry)| entry)
+        self.pop_far(now)
+    }
+
+    #[inline(never)]
+    fn pop_far(&mut self, now: Time) -> Option<(Deadline, u32)> {
+        self.far.first().filter(|(deadline, _)| deadline.is_due(now))?;
+        self.far.pop_first()
     }
 }
 
@@ -130,6 +153,24 @@ mod tests {
         assert_eq!(timers.pop_due(Time::from_us(60)), Some((at(20), 2)));
         assert_eq!(timers.pop_due(Time::from_us(60)), Some((at(50), 1)));
         assert_eq!(timers.pop_due(Time::from_us(60)), None);
+    }
+
+    #[test]
+    fn far_deadlines_are_exact_and_come_up_beside_the_others() {
+        let mut timers = Timers::default();
+        let at = |us| Deadline::at(Time::from_us(us));
+        let mut armed = Deadline::NEVER;
+        timers.arm(1, at(50), &mut armed);
+        timers.move_far(2, Deadline::NEVER, at(20));
+        timers.move_far(3, Deadline::NEVER, at(70));
+        assert_eq!(timers.next(), Some(Time::from_us(20)));
+        timers.move_far(2, at(20), at(60));
+        assert_eq!(timers.next(), Some(Time::from_us(50)));
+        timers.move_far(3, at(70), Deadline::NEVER);
+        assert_eq!(timers.pop_due(Time::from_us(100)), Some((at(50), 1)));
+        assert_eq!(timers.pop_due(Time::from_us(59)), None);
+        assert_eq!(timers.pop_due(Time::from_us(100)), Some((at(60), 2)));
+        assert_eq!((timers.pop_due(Time::from_us(100)), timers.next()), (None, None));
     }
 
     #[test]

@@ -10,8 +10,8 @@ use std::hash::{Hash, Hasher};
 use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
 use rnic_engine::{
     Access, Arrival, AsyncEvent, Completion, CqId, Departure, Dma, Engine, EngineConfig, EngineStats, FalconArrival,
-    Key, MemoryFault, MemoryRegion, PdId, PeerId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming, RecvRequest,
-    RxMeta, Segment, SendRequest, SrqId, TransmitKind,
+    Key, MemoryFault, MemoryRegion, NamespaceConfig, NamespaceId, PdId, PeerId, PostError, QpAttributes, QpConnection,
+    QpInfo, QpTiming, RecvRequest, RxMeta, Segment, SendRequest, SrqId, TransmitKind,
 };
 use rnic_wire::falcon::{self, FlowLabel, codec};
 use rnic_wire::{Format, Packet, Qpn};
@@ -372,6 +372,10 @@ impl Backend for Engines {
     fn create_srq(&mut self, host: usize, entries: u32, sges: u32) -> SrqId {
         let pd = self.domain(host);
         self.with_engine(host, |engine, _| engine.create_srq(pd, entries, sges)).expect("legal sizes")
+    }
+
+    fn create_namespace(&mut self, host: usize, config: &NamespaceConfig) -> NamespaceId {
+        self.with_engine(host, |engine, _| engine.nvme().create_namespace(config)).expect("a legal namespace")
     }
 
     fn create_qp(&mut self, host: usize, attributes: &QpAttributes) -> Qpn {

@@ -4,8 +4,8 @@ use core::ops::ControlFlow;
 
 use rnic_base::{Duration, Time};
 use rnic_engine::{
-    Access, AsyncEvent, Completion, CqId, Engine, EngineStats, Key, MemoryRegion, PdId, PeerId, PostError,
-    QpAttributes, QpConnection, QpInfo, QpTiming, RecvRequest, SendRequest, SrqId,
+    Access, AsyncEvent, Completion, CqId, Engine, EngineStats, Key, MemoryRegion, NamespaceConfig, NamespaceId, PdId,
+    PeerId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming, RecvRequest, SendRequest, SrqId,
 };
 use rnic_fabric::host::memory::Block;
 use rnic_fabric::{Plan, PlanError, Simulation};
@@ -134,6 +134,10 @@ impl Backend for Fabric {
         let pd = self.domain(host);
         let srq = self.with_engine(host, |engine, _| engine.create_srq(pd, entries, sges));
         srq.expect("legal sizes")
+    }
+
+    fn create_namespace(&mut self, host: usize, config: &NamespaceConfig) -> NamespaceId {
+        self.with_engine(host, |engine, _| engine.nvme().create_namespace(config)).expect("a legal namespace")
     }
 
     fn create_qp(&mut self, host: usize, attributes: &QpAttributes) -> Qpn {

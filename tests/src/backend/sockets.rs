@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use rnic_base::{Duration, Time};
 use rnic_engine::{
-    Access, AsyncEvent, Completion, CqId, EngineStats, Key, PdId, PeerId, PostError, QpAttributes, QpConnection,
-    QpInfo, QpTiming, RecvRequest, SendRequest, SrqId,
+    Access, AsyncEvent, Completion, CqId, EngineStats, Key, NamespaceConfig, NamespaceId, PdId, PeerId, PostError,
+    QpAttributes, QpConnection, QpInfo, QpTiming, RecvRequest, SendRequest, SrqId,
 };
 use rnic_host::{Impairment, Nic, NicConfig, NicError, Region};
 use rnic_wire::Qpn;
@@ -156,6 +156,10 @@ impl Backend for Sockets {
     fn create_srq(&mut self, host: usize, entries: u32, sges: u32) -> SrqId {
         let Host { nic, pd, .. } = &mut self.hosts[host];
         nic.create_srq(*pd, entries, sges).expect("legal sizes")
+    }
+
+    fn create_namespace(&mut self, host: usize, config: &NamespaceConfig) -> NamespaceId {
+        self.hosts[host].nic.nvme().create_namespace(config).expect("a legal namespace")
     }
 
     fn create_qp(&mut self, host: usize, attributes: &QpAttributes) -> Qpn {

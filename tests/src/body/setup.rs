@@ -7,6 +7,7 @@ use rnic_base::{Psn, RandomStream, RandomStreams};
 use rnic_engine::{Access, CqId, QpAttributes, QpConnection, QpState, RnrTimer, Service, Transport};
 use rnic_wire::Qpn;
 
+use super::drive::Drive;
 use super::end::{Drain, End, State, Word};
 use super::ends::Ends;
 use super::memory::Memory;
@@ -30,6 +31,7 @@ impl<'b, B: Backend> Body<'b, B> {
             memory: Memory::new(scenario, streams.stream("body/passing")),
             ends: Ends::default(),
             links: vec![State::Alive; scenario.links.len()],
+            drive: None,
             cqs: Vec::new(),
             transports: [transport(0)?, transport(1)?],
             steps: streams.stream("body/steps"),
@@ -46,6 +48,7 @@ impl<'b, B: Backend> Body<'b, B> {
             body.make_queue_pairs(index);
             body.connect(index);
         }
+        body.drive = scenario.drive.map(|plan| Drive::new(body.backend, plan, &body.transports[0], &streams));
         body.limit_peers(scenario.peer_limit);
         Ok(body)
     }

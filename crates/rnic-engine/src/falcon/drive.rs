@@ -148,6 +148,7 @@ impl FalconEnd {
         }
         let timeout = link.connection.timeout().map_or(Deadline::NEVER, Deadline::at);
         let timeout = timeout.min(link.mapping.deadline());
+        self.schedule.set_far(verbs.head.slot, core, link.mapping.far_deadline());
         let is_dead = link.connection.is_dead();
         if (is_dead || !verbs.head.state.receives()) && self.is_over(verbs, core, nic, is_dead) {
             return;
@@ -351,6 +352,7 @@ impl Link {
         is_due(self.connection.delivery().answer_due())
             && !is_due(self.connection.expiry())
             && !self.mapping.deadline().is_due(now)
+            && !self.mapping.far_deadline().is_due(now)
     }
 }
 

@@ -115,6 +115,7 @@ impl FalconEnd {
         nic.ended.add(connection.delivery());
         connection.leave(&mut nic.adaptives[*adaptive].1);
         self.schedule.alarms = [Deadline::NEVER; ALARMS_MAX];
+        self.schedule.set_far(slot, core, Deadline::NEVER);
         nic.wake_waiting(&mut core.ready);
     }
 }

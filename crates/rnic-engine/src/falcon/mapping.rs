@@ -114,11 +114,20 @@ impl Mapping {
         }
     }
 
-    /// Returns when [`Self::watch`] has something to do, at the earliest.
+    /// Returns when [`Self::watch`] has something to do, at the earliest, beside what [`Self::far_deadline`] says.
     #[inline]
     pub(super) fn deadline(&self) -> Deadline {
         match self {
             Self::Rdma(rdma) => rdma.requests.watch,
+            Self::Nvme(_) => Deadline::NEVER,
+        }
+    }
+
+    /// Returns the same where it is far away, and nothing most often: a command of NVMe may take half a minute.
+    #[inline]
+    pub(super) fn far_deadline(&self) -> Deadline {
+        match self {
+            Self::Rdma(_) => Deadline::NEVER,
             Self::Nvme(end) => end.deadline(),
         }
     }

@@ -1,0 +1,234 @@
+//! Commands of NVMe beside the connections of RDMA: an initiator at one host, a namespace and its target at another.
+//!
+//! Commands that touch the same blocks are never under way together, so that a model of the blocks says what each Read
+//! brings and what the drive holds in the end. Some reach beyond the namespace's last block, and fail alone.
+
+use std::sync::Arc;
+
+use rnic_base::{BitRate, Duration, Psn, RandomStream, RandomStreams};
+use rnic_engine::{
+    Access, Completion, CqId, DeviceConfig, DeviceService, NamespaceConfig, NvmeFailure, NvmeInitiator, NvmeRole, PdId,
+    PostError, QpAttributes, QpConnection, QpState, QpTiming, RemoteMemory, RnrTimer, SendFlags, SendOp, SendRequest,
+    Service, Sge, Transport, WcStatus,
+};
+use rnic_wire::Qpn;
+
+use crate::backend::{Backend, RegionId};
+use crate::scenario::DriveUse;
+
+/// A command under way.
+#[derive(Clone, Copy, Debug)]
+struct Command {
+    writes: bool,
+    first: u64,
+    blocks: u32,
+    /// It reaches beyond the last block.
+    fails: bool,
+}
+
+/// A host that uses a drive of another.
+pub(super) struct Drive {
+    plan: DriveUse,
+    qpns: [Qpn; 2],
+    cq: CqId,
+    /// Memory of commands, and of the namespace.
+    regions: [RegionId; 2],
+    /// What the namespace holds when all that is under way is done.
+    model: Vec<u8>,
+    /// Commands under way, by their place in memory.
+    under_way: Vec<Option<Command>>,
+    random: RandomStream,
+    pub(super) done: u64,
+}
+
+/// Bytes of a block, as a power of two.
+const BLOCK_LOG2: u32 = 9;
+/// Blocks of the namespace.
+const BLOCKS: u64 = 512;
+/// Blocks of a command, at most.
+const COMMAND_MAX: u32 = 40;
+const COMMAND_BYTES: usize = (COMMAND_MAX as usize) << BLOCK_LOG2;
+const NUMBER: u16 = 5;
+/// Of a hundred commands, so many reach beyond the last block.
+const BEYOND_PERCENT: u64 = 3;
+const OUT_OF_RANGE: u16 = 0x80;
+
+impl Drive {
+    /// Connects what `plan` says, by `transport`; returns it, and its completion queue's host.
+    pub(super) fn new(
+        backend: &mut impl Backend,
+        plan: DriveUse,
+        transport: &Arc<Transport>,
+        streams: &RandomStreams,
+    ) -> Self {
+        let mut random = streams.stream("body/drive");
+        let [user, owner] = plan.hosts;
+        let memory = backend.register(user, COMMAND_BYTES * plan.depth as usize, Access::LOCAL_WRITE);
+        let namespace = backend.register(owner, (BLOCKS as usize) << BLOCK_LOG2, Access::LOCAL_WRITE);
+        crate::pattern::fill(backend.bytes(owner, namespace), random.bits(), 0);
+        let model = backend.bytes(owner, namespace).to_vec();
+        let service = |us| DeviceService { latency: Duration::from_us(us), bandwidth: BitRate::gbps(50) };
+        let device = DeviceConfig {
+            read: service(plan.latency_us),
+            write: service(plan.latency_us / 2),
+            queue_depth: plan.queue,
+            block_log2: BLOCK_LOG2,
+        };
+        let (addr, key) = backend.region(owner, namespace);
+        let pd: PdId = backend.domain(owner);
+        let config = NamespaceConfig { number: NUMBER, blocks: BLOCKS, pd, addr, key: rnic_engine::Key(key), device };
+        let target = NvmeRole::Target(backend.create_namespace(owner, &config));
+        let (block_log2, timeout) = (BLOCK_LOG2, Duration::from_secs(600));
+        let initiator =
+            NvmeRole::Initiator(NvmeInitiator { namespace: NUMBER, block_log2, reads: plan.reads, timeout });
+        let cqs = plan.hosts.map(|host| backend.create_cq(host, CQ_ENTRIES));
+        let roles = [initiator, target];
+        let qpns = [0, 1].map(|side| {
+            let host = plan.hosts[side];
+            backend.create_qp(
+                host,
+                &QpAttributes {
+                    pd: backend.domain(host),
+                    send_cq: cqs[side],
+                    recv_cq: cqs[side],
+                    srq: None,
+                    max_send_wr: plan.depth * 4,
+                    max_recv_wr: 1,
+                    max_send_sge: 2,
+                    max_recv_sge: 1,
+                    signal_all: false,
+                    service: Service::ReliableConnection,
+                    transport: Arc::clone(transport),
+                    number: None,
+                    nvme: Some(roles[side]),
+                },
+            )
+        });
+        let psns = [(); 2].map(|()| Psn::new(random.bits() as u32));
+        for (own, other) in [(0, 1), (1, 0)] {
+            let connection = QpConnection {
+                peer: Default::default(),
+                dest_qpn: qpns[other],
+                rq_psn: psns[other],
+                mtu: DriveUse::MTU,
+                min_rnr_timer: RnrTimer::from_code(1),
+                max_dest_rd_atomic: 1,
+            };
+            let timing = QpTiming { sq_psn: psns[own], retry_count: u32::MAX, rnr_retry: None, max_rd_atomic: 1 };
+            backend.connect_qp(plan.hosts[own], qpns[own], plan.hosts[other], &connection, &timing);
+        }
+        let under_way = vec![None; plan.depth as usize];
+        Self { plan, qpns, cq: cqs[0], regions: [memory, namespace], model, under_way, random, done: 0 }
+    }
+
+    /// Returns whether it has a queue pair `qpn` at `host`.
+    pub(super) fn owns(&self, host: usize, qpn: Qpn) -> bool {
+        (0..2).any(|side| (self.plan.hosts[side], self.qpns[side]) == (host, qpn))
+    }
+
+    /// Returns how many commands are under way.
+    pub(super) fn outstanding(&self) -> usize {
+        self.under_way.iter().flatten().count()
+    }
+
+    /// Posts a command now and then.
+    ///
+    /// # Errors
+    /// When one is not taken.
+    pub(super) fn post(&mut self, backend: &mut impl Backend) -> Result<(), String> {
+        let Some(place) = self.under_way.iter().position(Option::is_none).filter(|_| self.random.below(3) > 0) else {
+            return Ok(());
+        };
+        let fails = self.random.below(100) < BEYOND_PERCENT;
+        let blocks = self.random.between(1, COMMAND_MAX.into()) as u32;
+        let first = if fails { BLOCKS } else { self.random.below(BLOCKS - u64::from(blocks) + 1) };
+        let command = Command { writes: self.random.below(2) == 0, first, blocks, fails };
+        if !fails && self.under_way.iter().flatten().any(|other| other.touches(&command)) {
+            return Ok(());
+        }
+        let (user, len) = (self.plan.hosts[0], (blocks as usize) << BLOCK_LOG2);
+        let at = place * COMMAND_BYTES;
+        let bytes = &mut backend.bytes(user, self.regions[0])[at..at + len];
+        crate::pattern::fill(bytes, self.random.bits(), 0);
+        if command.writes && !fails {
+            let from = (first as usize) << BLOCK_LOG2;
+            self.model[from..from + len].copy_from_slice(bytes);
+        }
+        let (addr, lkey) = backend.region(user, self.regions[0]);
+        // In two pieces, of which the first ends anywhere.
+        let cut = self.random.below(len as u64) as u32;
+        let sge = |from: u32, to: u32| Sge { addr: addr + at as u64 + u64::from(from), len: to - from, lkey };
+        let remote = RemoteMemory { addr: first << BLOCK_LOG2, rkey: 0 };
+        let op = if command.writes { SendOp::Write { remote, immediate: None } } else { SendOp::Read { remote } };
+        let sges = [sge(0, cut), sge(cut, len as u32)];
+        let request = SendRequest { wr_id: place as u64, op, sges: &sges, flags: SendFlags::SIGNALED };
+        match backend.post_send(user, self.qpns[0], &request) {
+            Ok(()) => self.under_way[place] = Some(command),
+            Err(PostError::QueueFull) => return Err("four times as many entries as commands are full".to_owned()),
+            Err(error) => return Err(format!("a command is not taken: {error}")),
+        }
+        Ok(())
+    }
+
+    /// Takes what is done.
+    ///
+    /// # Errors
+    /// When it is not as it must be.
+    pub(super) fn drain(&mut self, backend: &mut impl Backend) -> Result<u64, String> {
+        let before = self.done;
+        while let Some(completion) = backend.poll(self.plan.hosts[0], self.cq) {
+            self.complete(backend, &completion).map_err(|what| format!("NVMe: {what}: {completion:?}"))?;
+        }
+        Ok(self.done - before)
+    }
+
+    fn complete(&mut self, backend: &mut impl Backend, completion: &Completion) -> Result<(), String> {
+        let place = completion.wr_id as usize;
+        let command = self.under_way.get_mut(place).and_then(Option::take).ok_or("it is not under way")?;
+        self.done += 1;
+        if command.fails {
+            let failure = completion.nvme_failure();
+            let is_named = failure == Some(NvmeFailure::Status(OUT_OF_RANGE));
+            return if is_named { Ok(()) } else { Err(format!("it reaches beyond the end: {failure:?}")) };
+        }
+        if completion.status != WcStatus::Success {
+            return Err(format!("{:?}", completion.nvme_failure()));
+        }
+        let (len, at) = ((command.blocks as usize) << BLOCK_LOG2, place * COMMAND_BYTES);
+        let from = (command.first as usize) << BLOCK_LOG2;
+        let due = &self.model[from..from + len];
+        let found = &backend.bytes(self.plan.hosts[0], self.regions[0])[at..at + len];
+        match due.iter().zip(found).position(|(due, found)| due != found) {
+            Some(byte) => Err(format!("{command:?} has byte {byte} wrong")),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks, when nothing is under way, that the drive holds what it must.
+    ///
+    /// # Errors
+    /// When it does not, or a queue pair has failed.
+    pub(super) fn check(&self, backend: &mut impl Backend) -> Result<(), String> {
+        for (host, qpn) in self.plan.hosts.into_iter().zip(self.qpns) {
+            let state = backend.query(host, qpn).map(|info| info.state);
+            if state != Some(QpState::ReadyToSend) {
+                return Err(format!("NVMe: the queue pair at host {host} is {state:?}"));
+            }
+        }
+        let found = backend.bytes(self.plan.hosts[1], self.regions[1]);
+        match self.model.iter().zip(found).position(|(due, found)| due != found) {
+            Some(byte) => Err(format!("NVMe: byte {byte} of the drive is wrong")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Command {
+    fn touches(&self, other: &Self) -> bool {
+        let end = |command: &Self| command.first + u64::from(command.blocks);
+        self.first < end(other) && other.first < end(self)
+    }
+}
+
+/// More than can be posted before anybody looks.
+const CQ_ENTRIES: u32 = 1 << 10;
