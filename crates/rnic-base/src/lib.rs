@@ -12,6 +12,7 @@
 
 pub mod absence;
 pub mod bitmap;
+pub mod csig;
 pub mod limits;
 pub mod near;
 pub mod rare;
@@ -25,6 +26,7 @@ pub mod units;
 
 pub use absence::Absence;
 pub use bitmap::{AnyRing, RingBitmap};
+pub use csig::Csig;
 pub use near::{near, near_all, near_at, near_whole, near_whole_at};
 pub use rare::RareQueue;
 pub use rng::{Probability, RandomStream, RandomStreams};

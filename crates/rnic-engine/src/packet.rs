@@ -1,6 +1,6 @@
 //! Packets at the engine's border: with them comes what their headers do not say.
 
-use rnic_base::Psn;
+use rnic_base::{Csig, Psn};
 use rnic_policy::PathLabel;
 use rnic_wire::falcon::{self, FlowLabel, PacketType};
 use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
@@ -139,6 +139,8 @@ pub struct FalconArrival<'a> {
     pub congested: bool,
     /// Switches on its way, at most 15; 0 where nobody counts.
     pub hops: u8,
+    /// What the most congested of them wrote into its frame; `None` where they write nothing.
+    pub csig: Option<Csig>,
 }
 
 /// A Falcon packet to send. Its payload is [`crate::Engine::segments`].

@@ -3,7 +3,7 @@
 //! A slab that is written when a packet leaves its host and read when it reaches the other one. Slots are used again,
 //! last freed first, so that few packets under way touch little memory. Where a packet lies decides nothing.
 
-use rnic_base::{Psn, near_at, near_whole_at};
+use rnic_base::{Csig, Duration, Psn, near_at, near_whole_at};
 use rnic_wire::falcon::{self, FlowLabel};
 use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
 
@@ -19,16 +19,52 @@ pub(crate) struct Ends {
 
 const _: () = assert!(size_of::<Ends>() == 8);
 
-/// The ends of a Falcon packet under way.
+/// The ends of a Falcon packet under way, and what switches wrote into its frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FalconEnds {
     /// The host it comes from: its IPv6 source address.
-    pub(crate) src: u32,
-    /// Its IPv6 flow label.
-    pub(crate) label: FlowLabel,
+    src: u32,
+    /// Its IPv6 flow label in the low 20 bits; above it the value of its tag ([`Csig::value`]).
+    label_and_tag: u32,
 }
 
 const _: () = assert!(size_of::<FalconEnds>() == 8);
+const _: () = assert!(LABEL_BITS + Csig::VALUE_BITS == u32::BITS);
+
+const LABEL_BITS: u32 = 20;
+
+impl FalconEnds {
+    /// Those of a packet that leaves host `src` with `label`.
+    #[inline]
+    pub(crate) fn new(src: u32, label: FlowLabel) -> Self {
+        let tag = u32::from(Csig::NO_DELAY.value());
+        Self { src, label_and_tag: tag << LABEL_BITS | label.get() }
+    }
+
+    /// The host that it comes from.
+    #[inline]
+    pub(crate) fn src(self) -> u32 {
+        self.src
+    }
+
+    /// Its flow label.
+    #[inline]
+    pub(crate) fn label(self) -> FlowLabel {
+        FlowLabel::new(self.label_and_tag)
+    }
+
+    /// Its tag.
+    #[inline]
+    pub(crate) fn csig(self) -> Csig {
+        Csig::from_value((self.label_and_tag >> LABEL_BITS) as u16)
+    }
+
+    /// A switch called `locator` delays it by `delay`.
+    pub(crate) fn stamp(&mut self, delay: Duration, locator: u32) {
+        let tag = u32::from(self.csig().behind(delay, locator).value());
+        self.label_and_tag = tag << LABEL_BITS | self.label().get();
+    }
+}
 
 /// Headers as they lie in a slab: in whole cache lines, because where a packet arrives they are far away.
 pub(crate) trait Lines: Copy {
@@ -164,6 +200,11 @@ impl<L: Lines> Slab<L> {
     #[inline]
     pub(crate) fn ends(&self, index: u32) -> L::Ends {
         self.ends[index as usize]
+    }
+
+    /// The same, for writing.
+    pub(crate) fn ends_mut(&mut self, index: u32) -> &mut L::Ends {
+        &mut self.ends[index as usize]
     }
 
     /// Has the headers at `index` brought near: they are wanted soon. Any index will do.

@@ -40,6 +40,9 @@
 //! depth = "output"               # of what: output, all that waits for it (the default); virtual-queue, what came in
 //!                                # at the same port of that (input-queued alone); input, what the port's buffer holds
 //!
+//! [switch.csig]                  # without it: no tags. With it, packets of falcon that wait say how long (CSIG)
+//! enabled = true
+//!
 //! [transport]
 //! name = "irn"                   # see `rnic list`; every other key is an option of the transport
 //! cap_packets = "bdp"            # "bdp": what fills the longest path, for this topology

@@ -99,6 +99,12 @@ impl Port {
         PortStats { packets: self.packets, paused: stats.paused + lasting, ..*stats }
     }
 
+    /// Returns how long a packet that comes `now` waits behind `bytes` that wait already, if nobody pauses the port.
+    pub(crate) fn delay_behind(&self, now: Time, bytes: u64) -> Duration {
+        let sending = Duration::from_ps(self.free_at.as_ps().saturating_sub(now.as_ps()));
+        sending + self.rest.rate.serialize(bytes)
+    }
+
     /// Sends a packet; the port is free. Who sends sets `open_at`.
     #[inline]
     pub(crate) fn send(&mut self, now: Time, entry: Entry, network: &mut Network) {

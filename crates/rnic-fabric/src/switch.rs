@@ -9,6 +9,7 @@
 
 mod admission;
 mod ahead;
+mod csig;
 mod ecn;
 mod queues;
 
@@ -27,6 +28,8 @@ pub use ecn::{EcnPlan, MarkDepth};
 
 use admission::{Admission, Pfc, Signal};
 pub(crate) use ahead::STEPS;
+use csig::Stamp;
+pub(crate) use csig::TAG_LEN;
 use ecn::Marker;
 use queues::Queues;
 
@@ -67,6 +70,8 @@ pub struct SwitchPlan {
     pub pfc: Option<PfcPlan>,
     /// Marks, if any.
     pub ecn: Option<EcnPlan>,
+    /// Whether they write into packets how long those wait (CSIG).
+    pub csig: bool,
 }
 
 impl SwitchPlan {
@@ -106,7 +111,14 @@ pub(crate) struct Switch {
     pub(crate) stats: SwitchStats,
     queues: Queues,
     admission: Admission,
+    says: Option<Says>,
+}
+
+/// What a switch tells the ends by way of packets.
+#[derive(Debug, Default)]
+struct Says {
     marker: Option<Marker>,
+    stamp: Option<Stamp>,
 }
 
 impl Switch {
@@ -130,13 +142,19 @@ impl Switch {
             stats: SwitchStats::default(),
             queues: Queues::new(count, per_input),
             admission,
-            marker: None,
+            says: None,
         }
     }
 
     /// From now on packets are marked.
     pub(crate) fn set_marking(&mut self, plan: &EcnPlan, stream: RandomStream) {
-        self.marker = Some(Marker::new(plan, self.ports.len(), stream));
+        let marker = Marker::new(plan, self.ports.len(), stream);
+        self.says.get_or_insert_default().marker = Some(marker);
+    }
+
+    /// From now on packets that wait say so; the switch is called `locator`.
+    pub(crate) fn set_stamping(&mut self, locator: u32) {
+        self.says.get_or_insert_default().stamp = Some(Stamp::new(locator));
     }
 
     /// Does everything that happens before `horizon`.
@@ -190,10 +208,15 @@ impl Switch {
         let (now, input, len) = (key.time(), key.port(), u64::from(entry.frame_len));
         let waiting = self.queues.output(output).bytes;
         if self.admission.take(input, len, waiting) {
-            if let Some(marker) = &mut self.marker {
-                let depth = marker.enters(output, input, len, waiting, self.admission.held(input));
-                if !entry.has(Flags::ACK) && marker.marks(depth) {
-                    entry.set(Flags::MARKED);
+            if let Some(Says { marker, stamp }) = &mut self.says {
+                if let Some(marker) = marker {
+                    let depth = marker.enters(output, input, len, waiting, self.admission.held(input));
+                    if !entry.has(Flags::ACK) && marker.marks(depth) {
+                        entry.set(Flags::MARKED);
+                    }
+                }
+                if let Some(stamp) = stamp {
+                    stamp.write(now, &entry, waiting, &self.ports[output], network);
                 }
             }
             self.queues.push(now, output, input, entry);
@@ -240,7 +263,7 @@ impl Switch {
         let entry = self.queues.pop(now, output);
         let (input, len) = (usize::from(entry.input), u64::from(entry.frame_len));
         self.ports[output].send(now, entry, network);
-        if let Some(marker) = &mut self.marker {
+        if let Some(Says { marker: Some(marker), .. }) = &mut self.says {
             marker.leaves(output, input, len);
         }
         if self.admission.give_back(input, len) == Signal::Go {
@@ -260,7 +283,7 @@ impl Switch {
 
     /// Packets marked.
     pub(crate) fn marked(&self) -> u64 {
-        self.marker.as_ref().map_or(0, |marker| marker.marked)
+        self.says.as_ref().and_then(|says| says.marker.as_ref()).map_or(0, |marker| marker.marked)
     }
 
     /// The most bytes that have waited for one output.

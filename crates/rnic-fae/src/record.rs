@@ -20,6 +20,7 @@
 
 mod bits;
 
+use rnic_base::Csig;
 use rnic_policy::control::Cwnd;
 use rnic_policy::control::lanes::{Acks, Answers, LANES};
 use rnic_policy::control::report::{
@@ -162,7 +163,7 @@ impl EventRecord {
         put::<404, 3>(&mut words, report.flow.into());
         put::<407, 4>(&mut words, report.in_force.ack_rate.get().into());
         put::<411, 5>(&mut words, report.occupancy.min(31).into());
-        put::<416, 16>(&mut words, report.csig.unwrap_or(0).into());
+        put::<416, 16>(&mut words, Csig::bits(report.csig).into());
         put::<432, 1>(&mut words, report.csig.is_some().into());
         put::<433, 1>(&mut words, event.first.into());
         put::<434, 3>(&mut words, report.flows.wrapping_sub(1).into());
@@ -249,7 +250,7 @@ impl EventRecord {
             hops: get::<134, 4>(words) as u8,
             rx_level: get::<138, 5>(words) as u8,
             ecn: get::<390, 14>(words) as u16,
-            csig: (get::<432, 1>(words) != 0).then(|| get::<416, 16>(words) as u16),
+            csig: Csig::from_bits(get::<416, 16>(words) as u16).filter(|_| get::<432, 1>(words) != 0),
             occupancy: get::<411, 5>(words) as u8,
             label: get::<448, 20>(words) as u32,
             extended: get::<254, 1>(words) != 0,

@@ -155,7 +155,7 @@ fn f21_f27_each_flow_coalesces_by_itself() {
     let arrive = |delivery: &mut Delivery, upper: &mut Counting, number: u32, now: Time| {
         let flow = number as usize % 2;
         let packet = Packet { timestamp: Timestamp::at(now - micros(20)), ..push_packet(number) };
-        let arrival = Arrival { packet: &packet, label: labels[flow], marked: flow == 1, hops: 1 };
+        let arrival = Arrival { packet: &packet, label: labels[flow], marked: flow == 1, hops: 1, csig: None };
         assert_eq!(delivery.receive(now, &arrival, upper), Reception::Kept);
     };
     let at = |number: u32| start + micros(1) * u64::from(number);

@@ -193,7 +193,7 @@ impl Pair {
             if event == Some(next) {
                 let Some((_, Event::Arrive(to, packet, label))) = self.wire.pop_first() else { continue };
                 let end = &mut self.ends[to];
-                let arrival = Arrival { packet: &packet, label, marked: false, hops: 2 };
+                let arrival = Arrival { packet: &packet, label, marked: false, hops: 2, csig: None };
                 end.connection.receive(next, &arrival, &mut end.resources, &mut end.ulp);
                 end.follow_up(next);
                 continue;

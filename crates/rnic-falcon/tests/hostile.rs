@@ -58,7 +58,7 @@ fn any_acknowledgement(random: &mut RandomStream, t1: Timestamp) -> Acknowledgem
         hops: 1,
         rx_level: 0,
         ecn: 0,
-        metadata: 0,
+        metadata: random.below(1 << 22) as u32,
         out_of_window: OutOfWindow { data: random.below(16) == 0, request: random.below(16) == 0 },
     }
 }
@@ -74,7 +74,7 @@ fn any_nack(random: &mut RandomStream, t1: Timestamp, psn: Psn32) -> Nack {
     ];
     let code = codes[random.below(codes.len() as u64) as usize];
     let window = if random.below(2) == 0 { Window::Request } else { Window::Data };
-    Nack { t1, t2: t1, hops: 1, rx_level: 0, ecn: 0, metadata: 0, psn, window, code }
+    Nack { t1, t2: t1, hops: 1, rx_level: 0, ecn: 0, metadata: random.below(1 << 24) as u32, psn, window, code }
 }
 
 fn any_body(random: &mut RandomStream, ours: u32, theirs: u32, t1: Timestamp) -> Body {
@@ -157,7 +157,7 @@ fn run(seed: u64) {
             body: any_body(&mut random, ours, theirs.data.value(), t1),
         };
         let label = FlowLabel::new(random.bits() as u32);
-        let arrival = Arrival { packet: &packet, label, marked: random.below(2) == 0, hops: 9 };
+        let arrival = Arrival { packet: &packet, label, marked: random.below(2) == 0, hops: 9, csig: None };
         let errors = delivery.counters().peer_errors;
         let reception = delivery.receive(now, &arrival, &mut upper);
         consult(now, &mut delivery, swift.as_mut());

@@ -3,7 +3,7 @@
 mod two_ends;
 
 use bytemuck::{Pod, Zeroable};
-use rnic_base::{BitRate, Duration, Psn32, Time};
+use rnic_base::{BitRate, Csig, Duration, Psn32, Time};
 use rnic_fae::{Erased, Filter, Form, ProcessorConfig};
 use rnic_falcon::adaptive::{AdaptiveEngine, Location, Placement};
 use rnic_falcon::connection::{Connection, ConnectionConfig};
@@ -45,13 +45,14 @@ fn report_of(skew: Duration, arrive: &[usize], change: impl Fn(&mut Packet)) -> 
         let mut packet = left[*index].packet;
         change(&mut packet);
         let at = sent[*index] + micros(10) + skew;
-        let arrival = Arrival { packet: &packet, label: left[*index].label, marked: true, hops: 4 + *index as u8 };
+        let (label, hops, csig) = (left[*index].label, 4 + *index as u8, Some(Csig::from_value(10 + *index as u16)));
+        let arrival = Arrival { packet: &packet, label, marked: true, hops, csig };
         receiver.receive(at, &arrival, &mut theirs);
         due.get_or_insert(at + micros(8));
     }
     let due = due.expect("something arrives");
     let answer = receiver.transmit(due, &mut theirs).expect("an acknowledgement is due");
-    let arrival = Arrival { packet: &answer.packet, label: answer.label, marked: false, hops: 1 };
+    let arrival = Arrival { packet: &answer.packet, label: answer.label, marked: false, hops: 1, csig: None };
     let back = Time::from_ps(due.as_ps() - skew.as_ps()) + micros(10);
     sender.receive(back, &arrival, &mut ours);
     sender.signal().expect("an acknowledgement is reported")
@@ -72,6 +73,7 @@ fn f17_f22_a_report_says_what_the_latest_packet_met() {
         let report = report_of(skew, &[0, 1], |_| {});
         assert_eq!((report.kind, report.flow, report.acked), (ReportKind::Acked, 0, 2));
         assert_eq!((report.hops, report.rx_level, report.ecn), (5, 9, 2), "the way of the second, both marked");
+        assert_eq!(report.csig, Some(Csig::from_value(11)), "what the second's worst hop wrote");
         assert_eq!(report.label, Delivery::new(silent()).label(0).get());
         assert_eq!((report.extended, report.window_drop), (false, false));
         assert_eq!(report.t1, Ticks::at(SENT + micros(4)), "the latest packet's");
@@ -102,10 +104,11 @@ fn f22_a_timeout_repeats_the_count_of_marks() {
     let told = Acknowledgement { t1, t2, ecn: 5_000, ..Acknowledgement::default() };
     let mut answer = Packet { body: Body::Ack(told), payload_len: 0, timestamp: t2, ..left[0].packet };
     answer.bases.data = Psn32::new(1);
-    let arrival = Arrival { packet: &answer, label: left[0].label, marked: false, hops: 1 };
+    let arrival = Arrival { packet: &answer, label: left[0].label, marked: false, hops: 1, csig: None };
     sender.receive(SENT + micros(20), &arrival, &mut upper);
     let report = sender.signal().expect("an acknowledgement is reported");
     assert_eq!((report.kind, report.flow, report.flows, report.ecn), (ReportKind::Acked, 0, 2, 5_000));
+    assert_eq!(report.csig, None, "nobody wrote anything");
     for _ in 0..4 {
         let due = sender.expiry().expect("packets are under way");
         sender.expire(due, &mut upper);
@@ -206,7 +209,7 @@ fn f22_f23_f36_what_the_engine_hears_and_says_passes_through_a_connection() {
     let mut ack = Packet { body: Body::Ack(told), payload_len: 0, ..sent.packet };
     ack.bases.data = Psn32::new(1);
     let now = SENT + micros(20);
-    let arrival = Arrival { packet: &ack, label: FlowLabel::new(0), marked: false, hops: 1 };
+    let arrival = Arrival { packet: &ack, label: FlowLabel::new(0), marked: false, hops: 1, csig: None };
     connection.receive(now, &arrival, &mut resources, &mut Idle);
     connection.consult(now, &resources, &mut engine);
 

@@ -75,7 +75,7 @@ impl Sender {
         };
         let mut answer = Packet { body, payload_len: 0, timestamp: t2, ..left.packet };
         answer.bases.data = Psn32::new(self.sent);
-        let arrival = Arrival { packet: &answer, label: left.label, marked: false, hops: 3 };
+        let arrival = Arrival { packet: &answer, label: left.label, marked: false, hops: 3, csig: None };
         self.connection.receive(self.now, &arrival, &mut self.resources, &mut Idle);
         self.connection.consult(self.now, &self.resources, &mut self.engine);
         (self.connection.fcwnd(), self.connection.delivery().window())

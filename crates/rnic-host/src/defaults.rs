@@ -230,6 +230,9 @@ mod tests {
         assert!(TransportChoice::named("irn", &[("rto_low", "soon")]).is_err());
         let said = TransportChoice::named("irn", &[("extra_header", "16B")]).expect_err("not on sockets").to_string();
         assert!(said.contains("`extra_header` means nothing here"), "{said}");
+        let unstamped = TransportChoice::named("falcon", &[("control", "bottleneck")]);
+        let said = unstamped.expect_err("no switch writes into what sockets send").to_string();
+        assert!(said.contains("`bottleneck` needs csig") && said.lines().count() == 1, "{said}");
     }
 
     #[test]

@@ -115,6 +115,9 @@ pub struct FalconShape {
     pub fae_form: AdaptiveForm,
     /// Where it runs.
     pub fae_place: AdaptivePlace,
+    /// Switches write into its packets how congested they are (CSIG), which whoever knows the network says
+    /// ([`Profile::set_network`](crate::Profile::set_network)): no option.
+    pub csig: bool,
 }
 
 impl FalconShape {
@@ -143,6 +146,7 @@ impl FalconShape {
         fae_throttle: 100,
         fae_form: AdaptiveForm::Table,
         fae_place: AdaptivePlace::Datapath,
+        csig: false,
     };
 
     /// Every option with its present value, in the order of [`FALCON_PARAMS`].

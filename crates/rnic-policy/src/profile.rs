@@ -38,7 +38,8 @@ impl Protocol {
     }
 
     /// Returns the signals that a controller gets on this protocol. Only Falcon's acknowledgements carry the time of
-    /// reception and the level of the receiver's buffers. No protocol here carries CSIG.
+    /// reception and the level of the receiver's buffers, and only they have room for what switches write into packets
+    /// (CSIG), where those do.
     pub const fn measures(&self) -> Signals {
         let everywhere = Signals::ACKS
             .with(Signals::ROUND_TRIP)
@@ -49,7 +50,10 @@ impl Protocol {
             .with(Signals::TICKS)
             .with(Signals::SENT);
         match self {
-            Self::Falcon(_) => everywhere.with(Signals::HOST_DELAY).with(Signals::HOPS),
+            Self::Falcon(shape) => {
+                let stamped = if shape.csig { Signals::CSIG } else { Signals::NONE };
+                everywhere.with(Signals::HOST_DELAY).with(Signals::HOPS).with(stamped)
+            }
             Self::Roce | Self::Irn | Self::Fasr => everywhere,
         }
     }
@@ -235,6 +239,9 @@ pub enum ProfileError {
     /// The controller needs signals that the transport does not measure.
     #[error("transport `{0}`: controller `{1}` needs {2}, which this transport does not measure")]
     NotMeasured(&'static str, &'static str, Signals),
+    /// The controller needs what switches write into packets, and here none does.
+    #[error("transport `{0}`: controller `{1}` needs {2}, which no switch here writes (simulations: [switch.csig])")]
+    NotStamped(&'static str, &'static str, Signals),
     /// Between a datapath and a stateless engine travels what fits into a record, and not every policy's state does.
     #[error("transport `{0}`: `{1}` needs a memory for its state, which does not travel: fae_form cannot be stateless")]
     StateDoesNotTravel(&'static str, &'static str),
@@ -359,6 +366,14 @@ impl Profile {
         Err(ParamError::Unknown { name: name.to_owned(), known: known.join(", ") })
     }
 
+    /// Says which signals the network gives beside those that ends measure on their own. A transport whose packets have
+    /// no room for one leaves it out.
+    pub fn set_network(&mut self, gives: Signals) {
+        if let Protocol::Falcon(shape) = &mut self.protocol {
+            shape.csig = gives.has(Signals::CSIG);
+        }
+    }
+
     /// As [`Profile::set`], where nobody has chosen the value: a default of whoever runs the transport.
     ///
     /// # Errors
@@ -468,6 +483,9 @@ impl Profile {
         }
         let Configured { policy, params } = &self.control;
         let missing = (policy.interest)(params).needs.without(self.protocol.measures());
+        if missing == Signals::CSIG && self.protocol.falcon().is_some() {
+            return Err(ProfileError::NotStamped(self.name, policy.name, missing));
+        }
         if !missing.is_empty() {
             return Err(ProfileError::NotMeasured(self.name, policy.name, missing));
         }

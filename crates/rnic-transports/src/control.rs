@@ -15,4 +15,5 @@ crate::registry! { ControlPolicy:
     dctcp::Dctcp,
     new_reno::NewReno,
     swift::Swift,
+    bottleneck::Bottleneck,
 }

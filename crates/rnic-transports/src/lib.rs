@@ -16,7 +16,7 @@ pub mod profiles;
 pub mod recovery;
 pub mod schedule;
 
-pub use profiles::{SelectError, profile, profiles, select};
+pub use profiles::{SelectError, profile, profiles, select, select_on};
 
 /// Declares the policies of one kind: a module and a table entry for each line.
 ///

@@ -13,7 +13,7 @@ mod roce_sr;
 mod srnic;
 mod tcp;
 
-use rnic_policy::{Configured, ParamError, Params, Profile, ProfileError};
+use rnic_policy::{Configured, ParamError, Params, Profile, ProfileError, Signals};
 
 use crate::{control, paths, recovery, schedule};
 
@@ -85,6 +85,18 @@ pub fn select<'o>(
     name: &str,
     options: impl IntoIterator<Item = (&'o str, &'o str)> + Clone,
 ) -> Result<Profile, SelectError> {
+    select_on(Signals::NONE, name, options)
+}
+
+/// The same on a network that gives the signals `network` beside those that ends measure on their own.
+///
+/// # Errors
+/// As [`select`].
+pub fn select_on<'o>(
+    network: Signals,
+    name: &str,
+    options: impl IntoIterator<Item = (&'o str, &'o str)> + Clone,
+) -> Result<Profile, SelectError> {
     let known = || profiles().iter().map(|profile| profile.name).collect::<Vec<_>>().join(", ");
     let mut profile =
         profile(name).ok_or_else(|| SelectError::UnknownTransport { name: name.to_owned(), known: known() })?;
@@ -101,6 +113,7 @@ pub fn select<'o>(
             profile.set(option, value).map_err(|source| SelectError::Option { transport, source })?;
         }
     }
+    profile.set_network(network);
     profile.check()?;
     Ok(profile)
 }

@@ -50,7 +50,7 @@ mod timestamp;
 mod window;
 
 pub use crate::rnr::RnrTimer;
-pub use acknowledgement::{Acknowledgement, Bitmaps, Nack, OutOfWindow};
+pub use acknowledgement::{Acknowledgement, Bitmaps, Nack, OutOfWindow, reflected, reflection};
 pub use code::{CompletionCode, NackCode, PacketType, ResyncCode};
 pub use codec::Decoded;
 pub use error::{EncodeError, WireError};

@@ -142,7 +142,7 @@ impl Engines {
             }
             Any::Falcon { packet, label } => {
                 (self.now, to, packet).hash(&mut self.hash);
-                let arrival = FalconArrival { packet, peer, label: *label, congested: false, hops: 1 };
+                let arrival = FalconArrival { packet, peer, label: *label, congested: false, hops: 1, csig: None };
                 engine.receive(self.now, Arrival::Falcon(arrival), &mut ram);
             }
         }

@@ -53,8 +53,8 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism {
         section: "4.1 to 4.6",
         what: "what the adaptive engine is told",
-        left_out: "CSIG: it has its place in the record, and no switch here makes it; over sockets hops and ECN \
-                   marks, which nobody reads there and which count as none",
+        left_out: "of CSIG's signals all but the longest delay of a hop; over sockets hops, ECN marks and CSIG, which \
+                   nobody reads there: the first two count as none, and who needs the third is refused",
     },
     Mechanism {
         section: "4.1 to 4.6",

@@ -81,7 +81,7 @@ pub fn carry(from: &mut Engine, to: &mut Engine, now: Time) -> bool {
                 Arrival::Roce(*format, packet, RxMeta { peer, congested: false })
             }
             Departure::Falcon(FalconTransmit { packet, label, .. }) => {
-                Arrival::Falcon(FalconArrival { packet, peer, label: *label, congested: false, hops: 1 })
+                Arrival::Falcon(FalconArrival { packet, peer, label: *label, congested: false, hops: 1, csig: None })
             }
         };
         to.receive(now, arrival, &mut NoDma);

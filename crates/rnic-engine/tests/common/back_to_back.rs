@@ -169,7 +169,7 @@ impl<D: Dma + Clone> BackToBack<D> {
                     Arrival::Roce(*format, packet, RxMeta { peer, congested })
                 }
                 Departure::Falcon(FalconTransmit { packet, label, .. }) => {
-                    Arrival::Falcon(FalconArrival { packet, peer, label: *label, congested, hops: 1 })
+                    Arrival::Falcon(FalconArrival { packet, peer, label: *label, congested, hops: 1, csig: None })
                 }
             };
             to.engine.receive(*now, arrival, &mut to.dma);

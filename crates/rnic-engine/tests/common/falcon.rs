@@ -302,7 +302,7 @@ impl Pair {
     pub fn deliver(&mut self, to: usize, packet: &Packet, label: FlowLabel, payload: &[u8]) -> RxOutcome {
         let Side { engine, memory, kept, .. } = &mut self.ends[to];
         let peer = PeerId(1 - to as u32);
-        let arrival = FalconArrival { packet, peer, label, congested: false, hops: 3 };
+        let arrival = FalconArrival { packet, peer, label, congested: false, hops: 3, csig: None };
         let outcome = engine.receive(self.now, Arrival::Falcon(arrival), &mut Ram { memory, payload, kept });
         let end = &mut self.ends[to];
         end.kept_most = end.kept_most.max(end.kept.len());

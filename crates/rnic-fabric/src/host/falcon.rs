@@ -4,8 +4,9 @@
 //! departure (T1, T3); it is received with its last bit (T2, T4). How many switches it crossed follows from where it
 //! comes from ([`Distances`]). Unreliable queue pairs of the same host have packets of the RoCE family.
 
-use rnic_base::Time;
+use rnic_base::{Csig, Time};
 use rnic_engine::{Arrival, Departure, FalconArrival, FalconTransmit, NoDma, PeerId, RxOutcome, Transmit};
+use rnic_policy::FalconShape;
 use rnic_wire::{Position, Qpn};
 
 use super::Host;
@@ -16,7 +17,7 @@ use crate::entry::{Entry, Flags};
 use crate::falcon_counts::FalconCounts;
 use crate::frames::Family;
 use crate::network::Network;
-use crate::packets::{FalconEnds, FalconPackets};
+use crate::packets::FalconPackets;
 use crate::topology::distance::Distances;
 use crate::workload::Operation;
 
@@ -26,14 +27,17 @@ pub(crate) struct FalconSide {
     distances: Distances,
     /// Flows of each connection.
     flows: u8,
+    /// Whether switches write into packets.
+    is_stamped: bool,
     counts: FalconCounts,
     memory: Option<SlowMemory>,
 }
 
 impl FalconSide {
-    /// That of a host with these distances to others, for connections of `flows` flows.
-    pub(crate) fn new(distances: Distances, flows: u8, memory: Option<SlowMemory>) -> Self {
-        Self { distances, flows, counts: FalconCounts::default(), memory }
+    /// That of a host with these distances to others, for connections of `shape`.
+    pub(crate) fn new(distances: Distances, shape: &FalconShape, memory: Option<SlowMemory>) -> Self {
+        let (flows, is_stamped) = (shape.flows, shape.csig);
+        Self { distances, flows, is_stamped, counts: FalconCounts::default(), memory }
     }
 }
 
@@ -98,9 +102,11 @@ impl Host {
     #[inline(always)]
     fn receive_falcon(&mut self, now: Time, entry: &Entry, network: &mut Network) -> Option<RxOutcome> {
         let packets = &mut network.falcon_packets;
-        let FalconEnds { src, label } = packets.ends(entry.packet);
+        let ends = packets.ends(entry.packet);
+        let (src, label) = (ends.src(), ends.label());
         let side = self.falcon.as_ref().expect("only hosts with Falcon come here");
         let hops = side.distances.switches(src);
+        let csig = side.is_stamped.then(|| ends.csig());
         let congested = entry.has(Flags::MARKED);
         if self.carriage.is_plain() {
             if entry.has(Flags::CORRUPT) {
@@ -108,13 +114,13 @@ impl Host {
                 return None;
             }
             let packet = packets.headers(entry.packet);
-            let arrival = FalconArrival { packet, peer: PeerId(src), label, congested, hops };
+            let arrival = FalconArrival { packet, peer: PeerId(src), label, congested, hops, csig };
             let payload = packet.payload_len;
             let outcome = self.engine.receive(now, Arrival::Falcon(arrival), &mut NoDma);
             self.note_falcon_payload(now, entry, payload, outcome);
             return Some(outcome);
         }
-        self.receive_falcon_bytes(now, entry, hops, packets)
+        self.receive_falcon_bytes(now, entry, (hops, csig), packets)
     }
 
     #[inline(never)]
@@ -122,16 +128,18 @@ impl Host {
         &mut self,
         now: Time,
         entry: &Entry,
-        hops: u8,
+        (hops, csig): (u8, Option<Csig>),
         packets: &FalconPackets,
     ) -> Option<RxOutcome> {
-        let FalconEnds { src, label } = packets.ends(entry.packet);
+        let ends = packets.ends(entry.packet);
+        let (src, label) = (ends.src(), ends.label());
         let Some((packet, payload)) = self.carriage.unload_falcon(entry, packets) else {
             self.stats.corrupt += 1;
             return None;
         };
         let congested = entry.has(Flags::MARKED);
-        let arrival = Arrival::Falcon(FalconArrival { packet: &packet, peer: PeerId(src), label, congested, hops });
+        let arrival =
+            Arrival::Falcon(FalconArrival { packet: &packet, peer: PeerId(src), label, congested, hops, csig });
         let payload = &packets.bytes(entry.packet)[payload];
         let outcome = match &mut self.memory {
             Some(memory) => self.engine.receive(now, arrival, &mut memory.taking(payload)),

@@ -15,7 +15,9 @@ use crate::workload::Operation;
 /// Bytes of the largest frame: with a whole packet's payload.
 pub(super) fn largest_frame(plan: &Plan) -> u64 {
     u64::from(match plan.transport.protocol {
-        Protocol::Falcon(_) => Family::Falcon.frame_len(Operation::WriteImmediate, Position::Only, plan.mtu),
+        Protocol::Falcon(_) => {
+            Family::Falcon.frame_len(Operation::WriteImmediate, Position::Only, plan.mtu) + plan.transport.extra_header
+        }
         _ => frame_len(IpVersion::V4, plan.mtu + (DATA_HEADERS_MAX + ICRC_LEN) as u32),
     })
 }

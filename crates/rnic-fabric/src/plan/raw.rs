@@ -239,6 +239,14 @@ pub(super) struct Switch {
     pub(super) alpha: Option<Unit<Fraction>>,
     pub(super) pfc: Option<Pfc>,
     pub(super) ecn: Option<Ecn>,
+    pub(super) csig: Option<Csig>,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Csig {
+    #[serde(default = "yes")]
+    pub(super) enabled: bool,
 }
 
 #[derive(Deserialize, Debug)]

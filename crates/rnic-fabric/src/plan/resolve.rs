@@ -2,7 +2,7 @@
 
 use rnic_base::limits::{MTU_MAX, MTU_MIN, READS_IN_PROGRESS_MAX};
 use rnic_base::{Bytes, Duration, Time};
-use rnic_policy::{AdaptivePlace, Profile};
+use rnic_policy::{AdaptivePlace, Profile, Signals};
 use serde::Deserialize;
 
 use super::raw::{EcnDepth, OrAuto, Raw, SwitchModel, TopologyKind, Unit};
@@ -11,7 +11,7 @@ use super::{
     workloads,
 };
 use crate::link::{PLAN_TIME_MAX, PORTS_MAX};
-use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, PfcPlan, SwitchPlan};
+use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, PfcPlan, SwitchPlan, TAG_LEN};
 
 /// Reads the text, with some keys replaced.
 pub(super) fn read(text: &str, overrides: &[(&str, &str)]) -> Result<Raw, PlanError> {
@@ -94,6 +94,7 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
         slice: raw.run.slice.map(|slice| slice.0),
     };
     let name = option_name(&raw.transport.0)?;
+    let network = network_signals(raw.switch.as_ref(), topology);
     let mut plan = Plan {
         name: raw.name,
         mtu,
@@ -104,7 +105,7 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
         host_links,
         fabric_links,
         switch: None,
-        transport: rnic_transports::select(name, [])?,
+        transport: select(network, name, &[])?,
         nic: None,
         slow_host: raw.slow_host.map(slow_host::resolve),
         workload: workloads::resolve(raw.workload, topology.hosts(), files)?,
@@ -118,7 +119,7 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
     }
     plan.switch = raw.switch.map(|switch| resolve_switch(&switch, &plan)).transpose()?;
     plan.faults = faults::resolve(&raw.fault, &plan)?;
-    plan.transport = transport(name, &raw.transport.0, &plan)?;
+    plan.transport = transport(name, &raw.transport.0, network, &plan)?;
     if raw.run.stall_after.is_none() {
         plan.run.stall_after = fitted::patience(&plan.transport);
     }
@@ -268,7 +269,8 @@ fn resolve_switch(raw: &raw::Switch, plan: &Plan) -> Result<SwitchPlan, PlanErro
             EcnDepth::Input => MarkDepth::Input,
         },
     });
-    Ok(SwitchPlan { buffer, pfc, ecn })
+    let csig = raw.csig.as_ref().is_some_and(|csig| csig.enabled);
+    Ok(SwitchPlan { buffer, pfc, ecn, csig })
 }
 
 fn option_name(options: &std::collections::BTreeMap<String, toml::Value>) -> Result<&str, PlanError> {
@@ -276,10 +278,27 @@ fn option_name(options: &std::collections::BTreeMap<String, toml::Value>) -> Res
     name.ok_or_else(|| PlanError::value("transport.name", "name the transport, such as \"irn\""))
 }
 
+/// What switches tell, beside what ends measure on their own.
+fn network_signals(switch: Option<&raw::Switch>, topology: TopologyPlan) -> Signals {
+    let csig = switch.and_then(|switch| switch.csig.as_ref());
+    let is_stamped = csig.is_some_and(|csig| csig.enabled) && topology != TopologyPlan::PointToPoint;
+    if is_stamped { Signals::CSIG } else { Signals::NONE }
+}
+
+/// The transport `name` on a network that gives `network`: its frames are longer by a tag where switches write.
+fn select(network: Signals, name: &str, options: &[(&str, &str)]) -> Result<Profile, PlanError> {
+    let mut profile = rnic_transports::select_on(network, name, options.iter().copied())?;
+    if profile.protocol.measures().has(Signals::CSIG) {
+        profile.extra_header += TAG_LEN;
+    }
+    Ok(profile)
+}
+
 /// Applies the options, after the words that stand for numbers of this plan have been replaced.
 fn transport(
     name: &str,
     options: &std::collections::BTreeMap<String, toml::Value>,
+    network: Signals,
     plan: &Plan,
 ) -> Result<Profile, PlanError> {
     let mut texts = Vec::new();
@@ -299,7 +318,8 @@ fn transport(
         };
         texts.push((key.as_str(), text));
     }
-    let mut profile = rnic_transports::select(name, texts.iter().map(|(key, text)| (*key, text.as_str())))?;
+    let texts: Vec<_> = texts.iter().map(|(key, text)| (*key, text.as_str())).collect();
+    let mut profile = select(network, name, &texts)?;
     fitted::fit_timeouts(&mut profile, |name| options.contains_key(name), plan)?;
     Ok(profile)
 }
@@ -357,6 +377,10 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     if plan.transport.protocol.falcon().is_some_and(|shape| shape.fae_place == AdaptivePlace::Thread) {
         let what = "a thread answers when it will, and a simulation could not be repeated: leave it at datapath";
         return Err(PlanError::value("transport.fae_place", what));
+    }
+    let is_stamped = plan.topology != TopologyPlan::PointToPoint && plan.switch.is_some_and(|switch| switch.csig);
+    if plan.transport.protocol.measures().has(Signals::CSIG) && !is_stamped {
+        return Err(PlanError::value("switch.csig", "the transport counts on what no switch writes"));
     }
     Ok(plan.transport.check().map_err(rnic_transports::SelectError::from)?)
 }

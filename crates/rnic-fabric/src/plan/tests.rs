@@ -192,7 +192,7 @@ fn a_transport_may_be_its_name() {
 #[test]
 fn every_number_of_a_switch_and_a_run_arrives() {
     let switch = r#"{ model = "shared-buffer", buffer = "2MB", alpha = "3/8", pfc = { headroom = "41KB" },
-        ecn = { kmin = "5KB", kmax = "200KB", pmax = "7%", depth = "input" } }"#;
+        ecn = { kmin = "5KB", kmax = "200KB", pmax = "7%", depth = "input" }, csig = {} }"#;
     let run = r#"{ limit = "3ms", stall_after = "2ms", warmup = "1ms", cooldown = "2ms", slice = "400us" }"#;
     let workload = r#"{ kind = "closed-loop", op = "write", message = "4KB", duration = "4ms", from = 1, to = 0 }"#;
     let plan = read(&[("switch", switch), ("run", run), ("workload", workload)]).expect("sound");
@@ -209,6 +209,7 @@ fn every_number_of_a_switch_and_a_run_arrives() {
             pmax: rnic_base::Probability::ratio(7, 100),
             depth: MarkDepth::Input,
         }),
+        csig: true,
     };
     assert_eq!(plan.switch, Some(expected));
     let run = RunPlan {

@@ -8,7 +8,7 @@ use crate::switch::BufferPlan;
 impl Plan {
     /// What is legal in this plan and yet unlikely to be meant, one line each: a run begins all the same.
     pub fn warnings(&self) -> Vec<String> {
-        [self.pfc_that_drops(), self.timeouts_under_pfc(), self.deaf_control(), self.narrow_cap()]
+        [self.pfc_that_drops(), self.timeouts_under_pfc(), self.deaf_control(), self.unread_tags(), self.narrow_cap()]
             .into_iter()
             .flatten()
             .collect()
@@ -57,6 +57,15 @@ impl Plan {
             format!(
                 "transport.control = \"{name}\" goes by ECN marks, and nobody marks: give the switches [switch.ecn]"
             )
+        })
+    }
+
+    /// Switches that write where no transport reads.
+    fn unread_tags(&self) -> Option<String> {
+        let name = self.transport.name;
+        let is_unread = self.switch.is_some_and(|switch| switch.csig) && self.transport.protocol.falcon().is_none();
+        is_unread.then(|| {
+            format!("switch.csig is on, and packets of `{name}` have no tag to write into: only those of falcon have")
         })
     }
 

@@ -74,6 +74,9 @@ impl<'b> Builder<'b> {
         if let Some(ecn) = &plan.ecn {
             switch.set_marking(ecn, self.streams.stream(&format!("ecn/{}", spec.name)));
         }
+        if plan.csig {
+            switch.set_stamping(node - self.topology.hosts);
+        }
         switch
     }
 
@@ -120,7 +123,7 @@ impl<'b> Builder<'b> {
         }
         if let Some(shape) = self.plan.transport.protocol.falcon() {
             let memory = self.slow_host(host).map(SlowMemory::new);
-            node.set_falcon(FalconSide::new(Distances::new(host, &self.distances), shape.flows, memory));
+            node.set_falcon(FalconSide::new(Distances::new(host, &self.distances), shape, memory));
         }
         node.meter = self.plan.run.slice.map(|slice| Box::new(Meter::new(slice, self.plan.host_links.rate)));
         if let WorkloadPlan::Collective(collective) = &self.plan.workload {

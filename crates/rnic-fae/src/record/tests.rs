@@ -22,7 +22,7 @@ const EVENT: Event = Event {
         hops: 11,
         rx_level: 29,
         ecn: 0x2aaa,
-        csig: Some(0xbeef),
+        csig: Csig::from_bits(0xbeef),
         occupancy: 21,
         label: 0xa_5a5a,
         extended: true,

@@ -1,5 +1,6 @@
 //! Packets as they come in from, and go out to, whoever drives the connection.
 
+use rnic_base::Csig;
 use rnic_wire::falcon::{FlowLabel, Packet};
 
 use crate::seam::Context;
@@ -15,6 +16,8 @@ pub struct Arrival<'a> {
     pub marked: bool,
     /// Switches on its way.
     pub hops: u8,
+    /// What the most congested of them wrote into it, where they write.
+    pub csig: Option<Csig>,
 }
 
 /// What became of an arrival.

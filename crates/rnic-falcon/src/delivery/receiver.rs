@@ -53,8 +53,7 @@ impl DeliveryReceiver {
     /// Notes of `arrival`, which came on `flow` at `came`, what the flow's answers echo.
     #[inline]
     pub(crate) fn note(&mut self, flow: u8, came: Timestamp, arrival: &Arrival<'_>) {
-        let &Arrival { packet, label, marked, hops } = arrival;
-        self.echo.note(flow, packet.timestamp, came, hops, label, marked);
+        self.echo.note(flow, arrival, came);
     }
 
     /// See [`Delivery::acknowledge`](super::Delivery::acknowledge).

@@ -236,7 +236,7 @@ impl<'r, U: Above> Link<'r, U> {
             Event::Free { end } => end,
             Event::Arrive { to, packet, label } => {
                 let end = &mut self.ends[to];
-                let arrival = Arrival { packet: &packet, label, marked: false, hops: 3 };
+                let arrival = Arrival { packet: &packet, label, marked: false, hops: 3, csig: None };
                 end.delivery.receive(self.now, &arrival, &mut end.upper);
                 end.upper.work(self.now, &mut end.delivery);
                 end.consult(self.now);

@@ -19,7 +19,7 @@ pub fn give_on(
     packet: Packet,
     label: FlowLabel,
 ) -> Reception {
-    delivery.receive(now, &Arrival { packet: &packet, label, marked: false, hops: 1 }, upper)
+    delivery.receive(now, &Arrival { packet: &packet, label, marked: false, hops: 1, csig: None }, upper)
 }
 
 pub fn push_packet(number: u32) -> Packet {

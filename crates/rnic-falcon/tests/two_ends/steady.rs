@@ -100,7 +100,8 @@ impl Steady {
         let (delivery, upper) = &mut self.ends[side];
         while self.under_way[side].front().is_some_and(|(at, _)| *at <= now) {
             let Some((_, departure)) = self.under_way[side].pop_front() else { break };
-            let arrival = Arrival { packet: &departure.packet, label: departure.label, marked: false, hops: 1 };
+            let arrival =
+                Arrival { packet: &departure.packet, label: departure.label, marked: false, hops: 1, csig: None };
             delivery.receive(now, &arrival, upper);
             while delivery.signal().is_some() {}
         }

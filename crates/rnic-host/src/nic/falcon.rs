@@ -228,7 +228,7 @@ pub(super) fn hand_in(
         Err(reason) => return link.stats.drop_datagram(reason),
     };
     let mut dma = Placement { memory, grh: None, payload: bytes.slice(payload), kept: Some(&mut falcon.kept) };
-    let arrival = FalconArrival { packet: &packet, peer, label, congested: false, hops: 0 };
+    let arrival = FalconArrival { packet: &packet, peer, label, congested: false, hops: 0, csig: None };
     // The engine counts what became of it.
     let _ = engine.receive(now, Arrival::Falcon(arrival), &mut dma);
 }

@@ -387,7 +387,7 @@ impl Net {
         *at_hand = bytes;
         let now = self.now;
         self.with(connection, to, |end, nic, ulp| {
-            let arrival = Arrival { packet: &packet, label, marked: false, hops: 1 };
+            let arrival = Arrival { packet: &packet, label, marked: false, hops: 1, csig: None };
             end.receive(now, &arrival, &mut nic.resources, ulp);
         });
         self.consult(connection, to);

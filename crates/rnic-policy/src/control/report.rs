@@ -7,7 +7,7 @@
 //! A report speaks of one flow of one connection, and a flow has at most one report outstanding. What is in force comes
 //! with it, so that a controller may keep nothing at all ([`Carried`]).
 
-use rnic_base::{BitRate, Duration, Time};
+use rnic_base::{BitRate, Csig, Duration, Time};
 
 use super::Cwnd;
 
@@ -319,8 +319,9 @@ pub struct FlowReport {
     /// Packets of this flow that arrived marked, cumulative, 14 bits. A report on a retransmission says again what the
     /// flow's last one said.
     pub ecn: u16,
-    /// Congestion signal of the worst hop, where switches give one.
-    pub csig: Option<u16>,
+    /// What the most congested hop has written into the packet that drew the answer; `None` where switches write
+    /// nothing.
+    pub csig: Option<Csig>,
     /// Occupancy of our own resources, 0 to 31.
     pub occupancy: u8,
     /// Flow label in use, 20 bits.

@@ -1,6 +1,6 @@
 //! The contract of a controller that understands the reports of a datapath with flows.
 
-use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
+use rnic_base::{BitRate, Csig, Duration, RandomStream, RandomStreams, Time};
 
 use super::{Violation, check_actions};
 use crate::control::report::{
@@ -124,7 +124,7 @@ impl<'a> Run<'a> {
             hops: random.below(16) as u8,
             rx_level: random.below(32) as u8,
             ecn: self.ecn,
-            csig: (random.below(2) == 0).then(|| random.below(1 << 16) as u16),
+            csig: Csig::from_bits(random.below(1 << 16) as u16).filter(|_| random.below(2) == 0),
             occupancy: random.below(32) as u8,
             label: random.below(1 << 20) as u32,
             extended: random.below(2) == 0,

@@ -1,6 +1,6 @@
 //! What acknowledgements say (OCP Falcon Transport Protocol, Rev 0.9, sections 7.7 and 7.8).
 
-use rnic_base::Psn32;
+use rnic_base::{Csig, Psn32};
 
 use crate::falcon::{NackCode, Timestamp, Window};
 
@@ -44,11 +44,26 @@ pub struct Acknowledgement {
     pub rx_level: u8,
     /// Packets received with a congestion mark, counted modulo 2^14.
     pub ecn: u16,
-    /// What the receiver's adaptive engine has to say to the sender's, opaque: 22 bits. None of ours says anything: it
-    /// leaves as 0, and nobody asks what came.
+    /// What the receiver's adaptive engine has to say to the sender's, opaque to the packet: 22 bits. Ours say one
+    /// thing, [`reflection`].
     pub metadata: u32,
     /// Whether packets were dropped for lack of a place in a window.
     pub out_of_window: OutOfWindow,
+}
+
+/// Returns the adaptive engine's bits of an answer that reflects the tag of the packet that drew it: the lowest 16 are
+/// the tag's, the others zero. Without a tag all are zero, as they were before there were any.
+///
+/// The specification has no field for it and leaves these bits to the engines of both ends; so this is our choice.
+#[inline]
+pub const fn reflection(csig: Option<Csig>) -> u32 {
+    Csig::bits(csig) as u32
+}
+
+/// Returns the tag that the engine's bits of an answer reflect; `None` where they say anything else.
+#[inline]
+pub const fn reflected(metadata: u32) -> Option<Csig> {
+    if metadata <= u16::MAX as u32 { Csig::from_bits(metadata as u16) } else { None }
 }
 
 /// What came beyond the bases: bit n is the packet with the base's number plus n.
@@ -75,8 +90,8 @@ pub struct Nack {
     pub rx_level: u8,
     /// Packets received with a congestion mark, counted modulo 2^14.
     pub ecn: u16,
-    /// What the receiver's adaptive engine has to say to the sender's, opaque: 24 bits. None of ours says anything: it
-    /// leaves as 0, and nobody asks what came.
+    /// What the receiver's adaptive engine has to say to the sender's, opaque to the packet: 24 bits. Ours say one
+    /// thing, [`reflection`].
     pub metadata: u32,
     /// The packet.
     pub psn: Psn32,
@@ -84,4 +99,22 @@ pub struct Nack {
     pub window: Window,
     /// Why.
     pub code: NackCode,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_reflected_in_22_bits_and_nothing_else_is_taken_for_one() {
+        for bits in 0..=u16::MAX {
+            let tag = Csig::from_bits(bits);
+            let metadata = reflection(tag);
+            assert!(metadata <= 0xffff && reflected(metadata) == tag);
+        }
+        assert_eq!((reflection(None), reflected(0)), (0, None));
+        for hostile in [1 << 16, 1 << 16 | 0x4000, 0x3f_ffff, 0xff_ffff, u32::MAX] {
+            assert_eq!(reflected(hostile), None, "{hostile:#x}");
+        }
+    }
 }

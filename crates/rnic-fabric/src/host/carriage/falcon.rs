@@ -28,7 +28,7 @@ impl Carriage {
         let FalconTransmit { packet, label, .. } = transmit;
         let dst = transmit.peer.0;
         let frame_len = packet.frame_len(Encapsulation::IPV6) + self.extra_header;
-        let index = packets.insert(packet, FalconEnds { src: self.host, label: *label });
+        let index = packets.insert(packet, FalconEnds::new(self.host, *label));
         let flags = if transmit.kind == TransmitKind::Ack { Flags::FALCON_ACK } else { Flags::FALCON };
         let identity = identity(self.host, dst, packet, frame_len) ^ u64::from(label.get()) << 40;
         Entry::new(identity, falcon_flow_hash(self.host, dst, *label), index, dst, frame_len, flags)
@@ -167,7 +167,7 @@ mod tests {
                     (entry.dst(), entry.has(Flags::ACK)),
                     (3, packet.payload_len == 0 && packet.body.psn().is_none())
                 );
-                assert_eq!(packets.ends(entry.packet), FalconEnds { src: 1, label: LABEL });
+                assert_eq!(packets.ends(entry.packet), FalconEnds::new(1, LABEL));
                 if carriage.wants_bytes() {
                     carriage.load_falcon_bytes(Time::ZERO, &transmit, None, entry.packet, &mut packets);
                 }

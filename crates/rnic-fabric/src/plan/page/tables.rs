@@ -68,7 +68,8 @@ pub(super) const OF_KINDS: &[OfKinds] = &[
 ];
 
 pub(super) const TABLES: &[Section] = &[
-    TOP, TOPOLOGY, LINKS, FABRIC, SWITCH, PFC, ECN, TRANSPORT, NIC, SLOW_HOST, WORKLOAD, BACKGROUND, DRIVE, FAULT, RUN,
+    TOP, TOPOLOGY, LINKS, FABRIC, SWITCH, PFC, ECN, CSIG, TRANSPORT, NIC, SLOW_HOST, WORKLOAD, BACKGROUND, DRIVE,
+    FAULT, RUN,
 ];
 
 const TOP: Section = Section {
@@ -212,6 +213,20 @@ ecn = { kmin = "5KB", kmax = "200KB", pmax = "1%" }
             that (input-queued alone); `input`, what the port's buffer holds",
         ),
     ],
+};
+
+const CSIG: Section = Section {
+    path: "switch.csig",
+    head: "What switches write into packets that wait: how long the most congested hop of the path delays them (CSIG, \
+            draft-ravi-ippm-csig), in a tag of 4 bytes in every frame of `falcon`. Without this table there are no \
+            tags, and a controller that goes by them (`bottleneck`) is refused.",
+    with: r#"
+[switch]
+model = "shared-buffer"
+buffer = "8MB"
+csig = {}
+"#,
+    keys: &[key("enabled", "true or false", Is("true"), "false", "turns them off without taking the table out")],
 };
 
 const TRANSPORT: Section = Section {

@@ -7,7 +7,9 @@
 //! packet that it refuses, as acknowledgements do; for NACKs that leave at once that is the packet itself.
 
 use rnic_base::{RareQueue, Time};
-use rnic_wire::falcon::{Acknowledgement, Bitmaps, Body, Nack, NackCode, OutOfWindow, Packet, Timestamp, UlpProtocol};
+use rnic_wire::falcon::{
+    Acknowledgement, Bitmaps, Body, Nack, NackCode, OutOfWindow, Packet, Timestamp, UlpProtocol, reflection,
+};
 
 use crate::delivery::config::ExtendedRule;
 use crate::delivery::exchange::Leaving;
@@ -108,7 +110,8 @@ impl DeliveryReceiver {
         let latest = self.echo.latest(flow);
         let (t1, t2, hops, ecn) = (latest.t1, latest.t2, latest.hops, latest.ecn);
         shared.counters.nacks_sent += 1;
-        Body::Nack(Nack { t1, t2, hops, rx_level: upper.rx_level(), ecn, metadata: 0, psn, window, code })
+        let metadata = reflection(self.echo.csig(flow));
+        Body::Nack(Nack { t1, t2, hops, rx_level: upper.rx_level(), ecn, metadata, psn, window, code })
     }
 
     fn acknowledgement(&mut self, shared: &mut Shared, flow: u8, upper: &impl Upper) -> Body {
@@ -121,7 +124,7 @@ impl DeliveryReceiver {
             hops: latest.hops,
             rx_level: upper.rx_level(),
             ecn: latest.ecn,
-            metadata: 0,
+            metadata: reflection(self.echo.csig(flow)),
             out_of_window,
         };
         let bitmaps = Bitmaps {

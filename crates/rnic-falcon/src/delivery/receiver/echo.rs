@@ -22,10 +22,11 @@
 //! - An acknowledgement travels with the label of the packet that it echoes, so a flow that is moved takes its
 //!   acknowledgements along.
 
-use rnic_base::{Duration, Time};
+use rnic_base::{Csig, Duration, Time};
 use rnic_wire::falcon::{FlowLabel, Timestamp};
 
 use crate::delivery::config::NEVER;
+use crate::delivery::exchange::Arrival;
 use crate::delivery::per_flow::PerFlow;
 
 /// What is known of the packet of a flow that came last.
@@ -42,6 +43,8 @@ pub(crate) struct Latest {
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     latest: Latest,
+    /// The tag of that packet.
+    csig: Option<Csig>,
     /// A packet has come.
     is_heard: bool,
     owed: u32,
@@ -59,7 +62,7 @@ pub(crate) struct Echo {
 impl Echo {
     /// Nothing has come on any of `count` flows.
     pub(crate) fn new(count: u8) -> Self {
-        let fresh = Flow { latest: Latest::default(), is_heard: false, owed: 0, due: NEVER };
+        let fresh = Flow { latest: Latest::default(), csig: None, is_heard: false, owed: 0, due: NEVER };
         Self { flows: PerFlow::new(usize::from(count), |_| fresh), due: NEVER }
     }
 
@@ -71,19 +74,27 @@ impl Echo {
         self.flows.iter().map(|flow| flow.due).min().unwrap_or(NEVER)
     }
 
-    /// A packet that left at `t1` came on `flow` at `t2`.
+    /// `arrival` came on `flow` at `t2`.
     #[inline]
-    pub(crate) fn note(&mut self, flow: u8, t1: Timestamp, t2: Timestamp, hops: u8, label: FlowLabel, marked: bool) {
-        let Flow { latest, is_heard, .. } = &mut self.flows[flow];
+    pub(crate) fn note(&mut self, flow: u8, arrival: &Arrival<'_>, t2: Timestamp) {
+        let Arrival { packet, label, marked, hops, csig } = *arrival;
+        let Flow { latest, csig: tag, is_heard, .. } = &mut self.flows[flow];
         *is_heard = true;
+        *tag = csig;
         let ecn = (latest.ecn + u16::from(marked)) & ECN_MASK;
-        *latest = Latest { t1, t2, hops, label, ecn };
+        *latest = Latest { t1: packet.timestamp, t2, hops, label, ecn };
     }
 
     /// The packet of `flow` that came last.
     #[inline]
     pub(crate) fn latest(&self, flow: u8) -> Latest {
         self.flows[flow].latest
+    }
+
+    /// The tag of that packet, if it had one.
+    #[inline]
+    pub(crate) fn csig(&self, flow: u8) -> Option<Csig> {
+        self.flows[flow].csig
     }
 
     /// `halves` of a packet's acknowledgement are owed to `flow`: due after `count` packets or `timeout`.

@@ -32,7 +32,7 @@ use rnic_base::{Seq, Time};
 use rnic_policy::control::report::ReportKind;
 use rnic_policy::paths::FLOWS_MAX;
 use rnic_wire::falcon::{
-    Acknowledgement, Bitmaps, Nack, NackCode, OutOfWindow, Packet, Rsn, Timestamp, Window, WindowBases,
+    Acknowledgement, Bitmaps, Nack, NackCode, OutOfWindow, Packet, Rsn, Timestamp, Window, WindowBases, reflected,
 };
 
 use crate::delivery::exchange::Reception;
@@ -65,10 +65,11 @@ impl DeliverySender {
         if let Some(bitmaps) = bitmaps {
             self.take_bitmaps(shared, now, bases, bitmaps, &mut newest, upper);
         }
-        let &Acknowledgement { t1, t2, hops, rx_level, ecn, out_of_window, .. } = answer;
+        let &Acknowledgement { t1, t2, hops, rx_level, ecn, metadata, out_of_window } = answer;
         let (extended, window_drop) = (bitmaps.is_some(), out_of_window.any());
         let again = shared.flows.echoes_again(now, flow, t1, t2);
-        let path = Path { t1, t2, t3: packet.timestamp, again, hops, rx_level, ecn, extended, window_drop };
+        let csig = reflected(metadata);
+        let path = Path { t1, t2, t3: packet.timestamp, again, hops, rx_level, ecn, csig, extended, window_drop };
         self.waits.probes = 0;
         self.hear(shared, now, flow, &path, &mut newest);
         if out_of_window.any() {
@@ -92,9 +93,10 @@ impl DeliverySender {
         let Some(bases) = bases else { return Reception::Dropped };
         let mut newest = [Time::ZERO; FLOWS_MAX];
         self.advance(shared, now, bases, &mut newest, upper);
-        let &Nack { t1, t2, hops, rx_level, ecn, .. } = nack;
+        let &Nack { t1, t2, hops, rx_level, ecn, metadata, .. } = nack;
         let again = shared.flows.echoes_again(now, flow, t1, t2);
-        let path = Path { t1, t2, t3: packet.timestamp, again, hops, rx_level, ecn, ..Path::default() };
+        let csig = reflected(metadata);
+        let path = Path { t1, t2, t3: packet.timestamp, again, hops, rx_level, ecn, csig, ..Path::default() };
         let window = nack.window;
         let tx = &self.tx[window];
         let seq = nack.psn.extend(tx.next);

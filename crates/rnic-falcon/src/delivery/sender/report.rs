@@ -6,10 +6,11 @@
 //! `num_packets_acked` saturates). Packets sent again before their timeout are not reported (as in the reference
 //! simulator: the acknowledgement that showed the loss is).
 //!
-//! Not measured here, and zero in reports: CSIG, occupancy of our own resources (the transaction layer's), both for
-//! whoever carries the report to add.
+//! Not measured here, and zero in reports: occupancy of our own resources (the transaction layer's), for whoever
+//! carries the report to add. What a congested switch wrote into a packet (CSIG) comes back in the bits that answers
+//! have for adaptive engines. With a report on a retransmission comes none: it is no news of a path.
 
-use rnic_base::{Duration, Time};
+use rnic_base::{Csig, Duration, Time};
 use rnic_policy::Cwnd;
 use rnic_policy::control::report::{DelaySelect, FlowReport, Gap, InForce, ReportKind, Ticks};
 use rnic_wire::falcon::Timestamp;
@@ -32,6 +33,7 @@ pub(crate) struct Path {
     pub(crate) hops: u8,
     pub(crate) rx_level: u8,
     pub(crate) ecn: u16,
+    pub(crate) csig: Option<Csig>,
     pub(crate) extended: bool,
     pub(crate) window_drop: bool,
 }
@@ -173,7 +175,7 @@ impl DeliverySender {
             hops: path.hops.min(HOPS_MAX),
             rx_level: path.rx_level,
             ecn: told.ecn,
-            csig: None,
+            csig: path.csig,
             occupancy: 0,
             label: told.label.get(),
             extended: path.extended,

@@ -1,0 +1,147 @@
+//! Congestion signals in packets (CSIG): switches write, receivers reflect, a controller steers by it.
+
+mod common;
+
+use common::*;
+use rnic_fabric::{Plan, Report};
+
+/// Four hosts write without end to a fifth, whose link is the bottleneck.
+const CROWD: &str = r#"
+    name = "crowd"
+    mtu = 4096
+    topology = { kind = "star", hosts = 5 }
+    links = { rate = "100Gbps", delay = "1us" }
+    switch = { model = "shared-buffer", buffer = "4MB", csig = {} }
+    run = { warmup = "1ms" }
+
+    [workload]
+    kind = "closed-loop"
+    op = "write"
+    message = "64KiB"
+    depth = 8
+    duration = "4ms"
+    clients = 4
+    queue_pairs = 8
+    to = 4
+"#;
+
+const OFF: (&str, &str) = ("switch.csig.enabled", "false");
+
+fn falcon(options: &str) -> String {
+    format!("{{ name = \"falcon\"{options} }}")
+}
+
+fn crowd(options: &str, with: &[(&str, &str)]) -> Report {
+    let transport = falcon(options);
+    let report = run(CROWD, &[&[("transport", &*transport)], with].concat(), 1);
+    println!(
+        "{options}: {:.1} Gbit/s, {:.0} bytes wait, {} at most, {} dropped",
+        goodput(&report),
+        report.queue_mean_bytes,
+        report.queue_max_bytes,
+        report.packets_dropped
+    );
+    report
+}
+
+fn goodput(report: &Report) -> f64 {
+    report.steady_goodput_gbps.expect("it ends by the clock")
+}
+
+/// The design: the queue of the bottleneck is kept at the target, whatever the path. So it is shorter than where the
+/// round trip is regulated, and than where nothing is; and no capacity is given up for it.
+#[test]
+fn f22_the_controller_keeps_the_queue_of_the_bottleneck_at_its_target() {
+    let [short, long] =
+        ["2us", "8us"].map(|target| crowd(&format!(", control = \"bottleneck\", hop_target = \"{target}\""), &[]));
+    let (swift, fixed) = (crowd("", &[]), crowd(", control = \"fixed-window\"", &[]));
+    // The mean is that of five outputs, of which one has a queue; 100 Gbit/s are 12,500 bytes a microsecond.
+    let [short_us, long_us, swift_us, fixed_us] =
+        [&short, &long, &swift, &fixed].map(|report| report.queue_mean_bytes * 5.0 / 12_500.0);
+    assert!((1.0..4.0).contains(&short_us) && (6.0..12.0).contains(&long_us), "{short_us} and {long_us} us");
+    assert!(long_us * 2.0 < swift_us && long_us * 8.0 < fixed_us, "Swift: {swift_us} us, none: {fixed_us} us");
+    for report in [&short, &long] {
+        assert!(goodput(report) > 0.97 * goodput(&fixed), "{} of {}", goodput(report), goodput(&fixed));
+    }
+}
+
+/// What switches write stays the worst of all hops, and comes back over several flows, lossy links and layers.
+#[test]
+fn every_byte_arrives_under_the_controller_over_a_bad_network() {
+    let csig = ("switch.csig", "{}");
+    for flows in ["1", "4"] {
+        let transport = falcon(&format!(", control = \"bottleneck\", flows = {flows}"));
+        let with = [FAULTS, csig, ("transport", &*transport), ("payload", "checked")];
+        run(STAR, &with, 3);
+        run(TREE, &[csig, ("transport", &*transport), ("workload.duration", "300us"), FAULTS], 3);
+    }
+}
+
+/// Hosts that use a drive hear as much as those that speak verbs: with a target of 200 ns they wait for each
+/// other at the drive's link less than with one of 50 us.
+#[test]
+fn traffic_to_a_drive_is_steered_too() {
+    let latency = |target: &str| {
+        let transport =
+            falcon(&format!(", ordering = \"unordered\", control = \"bottleneck\", hop_target = \"{target}\""));
+        let workload = r#"{ kind = "nvme", op = "write", message = "64KiB", depth = 16, from = 0, clients = 4, to = 4,
+            duration = "3ms", drive = { read_rate = "200Gbps", read_latency = "5us", write_rate = "200Gbps",
+            write_latency = "5us", queue_depth = 256 } }"#;
+        let report = run(CROWD, &[("transport", &*transport), ("workload", workload), ("run", "{}")], 2);
+        println!("{target}: {:.1} Gbit/s, {:.0} bytes wait", report.goodput_gbps, report.queue_mean_bytes);
+        report.queue_mean_bytes
+    };
+    let (short, long) = (latency("200ns"), latency("50us"));
+    assert!(short * 2.0 < long, "{short} and {long} bytes wait");
+}
+
+/// Encoded packets tell the sender as much, and neither the order of nodes nor parts of the network matter.
+#[test]
+fn a_reflected_signal_is_in_the_bytes_and_traces_repeat() {
+    let transport = falcon(", control = \"bottleneck\", flows = 4");
+    let with = [("switch.csig", "{}"), ("transport", &*transport)];
+    let direct = run(STAR, &with, 5);
+    let encoded = run(STAR, &[&with[..], &[("wire", "encoded")]].concat(), 5);
+    assert_eq!(direct.trace_hash, encoded.trace_hash);
+    assert_the_same_otherwise(&direct, STAR, &with, 5, "star");
+    let with = [("switch.csig", "{}"), ("transport", &*transport), ("workload.duration", "200us")];
+    assert_the_same_otherwise(&run(TREE, &with, 5), TREE, &with, 5, "tree");
+}
+
+/// A tag costs four bytes in each frame where switches write, and where they do not everything is as without the table.
+#[test]
+fn off_is_as_if_there_were_no_such_thing() {
+    let transport = falcon("");
+    let plain = run(STAR, &[("transport", &transport)], 5);
+    let off = run(STAR, &[("transport", &transport), ("switch.csig", "{ enabled = false }")], 5);
+    assert_eq!(off.to_json(), plain.to_json());
+    let on = run(STAR, &[("transport", &transport), ("switch.csig", "{}")], 5);
+    assert_ne!(on.trace_hash, plain.trace_hash, "frames are longer");
+    for (name, with_tags) in [("irn", run(STAR, &[("switch.csig", "{}")], 5)), ("off", off)] {
+        let without = if name == "irn" { run(STAR, &[], 5) } else { plain.clone() };
+        assert_eq!(with_tags.trace_hash, without.trace_hash, "{name}");
+    }
+}
+
+/// Where nobody writes, who needs it is refused in one line that names the signal and, in time, the remedy.
+#[test]
+fn a_controller_without_its_signal_is_refused_by_name() {
+    let refusal = |text: &str, name: &str, with: &[(&str, &str)]| {
+        let transport = format!("{{ name = \"{name}\", control = \"bottleneck\" }}");
+        let all = [&[("transport", &*transport)], with].concat();
+        let plan = Plan::from_toml_with(text, &all, &mut |_| Err("no files".to_owned()));
+        let told = plan.expect_err("refused").to_string();
+        assert!(told.contains("controller `bottleneck` needs csig") && told.lines().count() == 1, "{told}");
+        told
+    };
+    for (text, with) in [(CROWD, &[OFF][..]), (STAR, &[]), (WIRE, &[])] {
+        let told = refusal(text, "falcon", with);
+        assert!(told.contains("no switch here writes") && told.contains("[switch.csig]"), "{told}");
+    }
+    for name in ["irn", "roce-gbn"] {
+        let told = refusal(CROWD, name, &[]);
+        assert!(told.contains(&format!("transport `{name}`")) && told.contains("does not measure"), "{told}");
+    }
+    let idle = plan(CROWD, &[("transport", "irn")]).warnings();
+    assert!(idle.iter().any(|line| line.starts_with("switch.csig is on")), "{idle:?}");
+}

@@ -1,0 +1,271 @@
+//! A window by the delay of the most congested hop, which switches write into packets (CSIG).
+//!
+//! Source: the signal is that of "Congestion Signaling (CSIG)", draft-ravi-ippm-csig-01, max(PD); Falcon (SIGCOMM'25)
+//! table 3 has it among what its adaptive engine hears and says no law for it. So the law is Swift's (SIGCOMM'20,
+//! section 3.1), with another delay: up to the target a window grows by `increase` packets a round trip; above it, once
+//! a round trip at most, it is cut by 0.8 of the part by which the delay exceeds the target, and by half at most. It is
+//! an example of a controller for a new signal: a worked one, in one file.
+//!
+//! What the signal changes: a round trip is the sum of all hops there and back, of what ends take, and of propagation,
+//! so that Swift's target needs a base, a part for each hop and room for what cannot be told apart. Here it is the
+//! queue of one hop, whatever the path: a short target keeps that queue short and does not starve who has a long way,
+//! and queues on the way back do not count.
+//!
+//! Deviations and choices:
+//!
+//! * no window of its own towards the receiving NIC: whose buffers are full refuses packets (F-34);
+//! * a connection has one packet at least, all flows together; so none needs pacing;
+//! * losses that are seen before a timeout cut nothing: the delay is the signal. Timeouts do, as Swift's;
+//! * what comes without a tag, or with one that says no delay, changes no window;
+//! * times are Swift's (`waits`), and so is how often acknowledgements are asked for.
+
+use bytemuck::{Pod, Zeroable};
+use rnic_base::{Csig, Duration};
+use rnic_policy::control::ControlInterest;
+use rnic_policy::control::report::{Alpha, FlowActions, FlowReport, Gap, RateLimit, ReportKind, Ticks};
+use rnic_policy::paths::FLOWS_MAX;
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, ParamSpec, Params, Signals};
+
+use super::swift::ack_rate;
+use super::waits::{self, SHARED, Waits};
+
+/// What is known of each flow, in ticks. Windows lie in the datapath and come with reports.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Bottleneck {
+    /// Smoothed round trips.
+    srtt: [u32; FLOWS_MAX],
+    /// When the window was last cut, or a round trip ago.
+    marker: [u32; FLOWS_MAX],
+}
+
+const HOP_TARGET: usize = 0;
+const INCREASE: usize = 1;
+const INITIAL_WINDOW: usize = 2;
+const WINDOW_MAX: usize = 3;
+const RTO_MIN: usize = 4;
+/// And from here on what is [`SHARED`] with recovery.
+const SHARED_FIRST: usize = 5;
+
+/// Windows here are in 1/1024 of a packet, as records have them.
+const PACKET: u64 = 1 << 10;
+/// The same in a [`Cwnd`].
+const STEP_LOG2: u32 = 6;
+/// The share of an excess delay by which a window is cut: 0.8, in 1/1024.
+const DECREASE: u64 = 819;
+/// From this retransmission of a packet on, its flow's window is the smallest.
+const RETRANSMIT_LIMIT: u8 = 3;
+/// All of the free resources, as of a connection that meets no congestion.
+const ALPHA_CODE: u32 = 3;
+
+impl Control for Bottleneck {
+    const NAME: &'static str = "bottleneck";
+    const SUMMARY: &'static str = "a window by the delay of the most congested hop (CSIG, draft-ravi-ippm-csig)";
+    const PARAMS: &'static [ParamSpec] = &[
+        ParamSpec {
+            min: Duration::from_ns(132).as_ps(),
+            max: Csig::DELAY_MAX.as_ps() - 1,
+            ..ParamSpec::duration("hop_target", Duration::from_us(3), "delay of the most congested hop aimed at")
+        },
+        ParamSpec::count("increase", 1_000, 1, 16_000, "additive increase a round trip, in thousandths of a packet"),
+        ParamSpec::count("initial_window", 32, 1, 1_024, "packets in the beginning, all flows together"),
+        ParamSpec::count("window_max", 256, 1, 1_024, "window of a flow at most, in packets"),
+        ParamSpec {
+            max: Duration::from_ms(100).as_ps(),
+            ..ParamSpec::duration("rto_min", Duration::from_us(250), "timeout at least; twice the round trip")
+        }
+        .by_reports(),
+        SHARED[0],
+        SHARED[1],
+        SHARED[2],
+        SHARED[3],
+        SHARED[4],
+    ];
+
+    fn start(params: &Params, _: &ControlView) -> (Self, ControlActions) {
+        let window = Cwnd::packets(params.get(INITIAL_WINDOW).min(params.get(WINDOW_MAX)));
+        let flow = FlowActions {
+            fcwnd: window,
+            ncwnd: params.get(WINDOW_MAX) as u16,
+            gap: Gap::NONE,
+            rate: RateLimit::NONE,
+            rto: waits::UNMEASURED,
+            rack: waits::UNMEASURED,
+            tlp: waits::UNMEASURED,
+            repath: false,
+            alpha_requests: Alpha::code(ALPHA_CODE),
+            alpha_responses: Alpha::code(ALPHA_CODE),
+            ack_rate: ack_rate::of_packets(window.whole_packets() as u32),
+        };
+        let actions = ControlActions { window: Some(window), flow: Some(flow), ..ControlActions::default() };
+        (Self::zeroed(), actions)
+    }
+
+    fn interest(_: &Params) -> ControlInterest {
+        let needs = Signals::ACKS | Signals::ROUND_TRIP | Signals::TIMEOUTS | Signals::CSIG;
+        ControlInterest { needs, acked: true, reports: true, ..ControlInterest::default() }
+    }
+
+    /// Only reports tell of hops: what a transport without them says changes nothing.
+    fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
+        let ControlEvent::Reported(report) = event else { return ControlActions::default() };
+        let first = Self::start(params, view).1;
+        let flow = first.flow.map(|first| self.answer(report, first, params));
+        ControlActions { flow, ..ControlActions::default() }
+    }
+}
+
+impl Bottleneck {
+    fn answer(&mut self, report: &FlowReport, first: FlowActions, params: &Params) -> FlowActions {
+        let index = usize::from(report.flow) % FLOWS_MAX;
+        let mut srtt = Ticks::new(self.srtt[index]);
+        let is_answer = !matches!(report.kind, ReportKind::Retransmitted { .. });
+        let newest = if is_answer { report.rtt() } else { srtt };
+        if is_answer {
+            srtt = waits::smooth(srtt, newest);
+            self.srtt[index] = srtt.get();
+        }
+        let window = self.window(index, report, params);
+        let longest = Ticks::new(self.srtt.into_iter().max().unwrap_or(0));
+        let whole = window.saturating_mul(report.flows.max(1).into()) / PACKET;
+        let (waits, before) = (Waits::of(params, RTO_MIN, SHARED_FIRST), waits::before(&report.in_force));
+        FlowActions {
+            fcwnd: Cwnd::from_fixed(window << STEP_LOG2),
+            rto: waits.rto(longest, Gap::NONE, before),
+            rack: waits.rack(newest, srtt, before),
+            tlp: waits.tlp(longest, before),
+            ack_rate: ack_rate::of_packets(whole as u32),
+            ..first
+        }
+    }
+
+    /// Returns the flow's window from now on, and notes a cut.
+    fn window(&mut self, index: usize, report: &FlowReport, params: &Params) -> u64 {
+        let least = PACKET.div_ceil(report.flows.max(1).into());
+        let largest = params.get(WINDOW_MAX) * PACKET;
+        let window = (report.in_force.fcwnd.fixed() >> STEP_LOG2).clamp(least, largest);
+        let next = match report.kind {
+            ReportKind::Retransmitted { early: true, .. } => window,
+            ReportKind::Retransmitted { count: RETRANSMIT_LIMIT.., .. } => least,
+            ReportKind::Retransmitted { .. } => window / 2,
+            ReportKind::Acked | ReportKind::Nacked { .. } => match report.csig.and_then(Csig::hop_delay) {
+                Some(delay) => steer(window, delay, report.acked.into(), params),
+                None => window,
+            },
+        };
+        let next = next.clamp(least, largest);
+        if next >= window || self.may_cut(index, report.t4) { next } else { window }
+    }
+
+    /// Returns whether the last cut of flow `index` was a round trip ago or longer, and if so notes one `now`.
+    fn may_cut(&mut self, index: usize, now: Ticks) -> bool {
+        let srtt = self.srtt[index];
+        let passed = now.since(Ticks::new(self.marker[index])).get();
+        let may = srtt == 0 || passed >= srtt;
+        if may {
+            self.marker[index] = now.get();
+        }
+        may
+    }
+}
+
+/// Returns what becomes of `window` after `acked` packets, when the most congested hop delays them by `delay`.
+fn steer(window: u64, delay: Duration, acked: u64, params: &Params) -> u64 {
+    let target = Duration::from_ps(params.get(HOP_TARGET));
+    if delay <= target {
+        // Less than 2^10 packets, of 2^10 parts, times 16 and 2^10.
+        return window + acked * params.get(INCREASE) * PACKET / 1_000 * PACKET / window.max(PACKET);
+    }
+    // Below 2^26 ps by 2^20 by 2^10.
+    let excess = (delay - target).as_ps();
+    let cut = window * DECREASE / PACKET * excess / delay.as_ps();
+    window - cut.min(window / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use rnic_base::{BitRate, Time};
+    use rnic_policy::control::report::InForce;
+    use rnic_policy::kit::report;
+
+    use super::*;
+
+    const VIEW: ControlView =
+        ControlView { now: Time::ZERO, line_rate: BitRate::gbps(100), mtu: 4_096, in_flight: 0 };
+
+    /// One flow, whose reports come a round trip of 80 ticks after each other.
+    struct Run {
+        state: Bottleneck,
+        in_force: InForce,
+        params: Params,
+        now: u32,
+    }
+
+    impl Run {
+        fn new() -> Self {
+            let params = Params::defaults(Bottleneck::PARAMS);
+            let (state, first) = Bottleneck::start(&params, &VIEW);
+            Self { state, in_force: first.flow.expect("speaks of flows").in_force(), params, now: 1_000 }
+        }
+
+        /// Hears of what `change` makes of an acknowledgement `after` ticks; answers the window in packets.
+        fn hear(&mut self, after: u32, change: impl FnOnce(&mut FlowReport)) -> f64 {
+            self.now += after;
+            let mut told = report(0, Ticks::new(self.now), [40, 0, 40], self.in_force);
+            change(&mut told);
+            let actions = self.state.on_event(&ControlEvent::Reported(told), &VIEW, &self.params);
+            self.in_force = actions.flow.expect("an answer").in_force();
+            self.in_force.fcwnd.as_packets_f64()
+        }
+    }
+
+    fn delayed(delay: Duration) -> Option<Csig> {
+        Some(Csig::NO_DELAY.behind(delay, 7))
+    }
+
+    #[test]
+    fn a_window_grows_by_a_packet_a_round_trip_up_to_the_target() {
+        let mut run = Run::new();
+        let window = run.hear(80, |told| (told.acked, told.csig) = (32, delayed(Duration::from_us(2))));
+        assert_eq!(window, 33.0);
+        let window = run.hear(80, |told| (told.acked, told.csig) = (33, delayed(Duration::ZERO)));
+        assert_eq!(window, 34.0);
+    }
+
+    #[test]
+    fn above_the_target_it_is_cut_by_the_excess_once_a_round_trip() {
+        let mut run = Run::new();
+        let long = |told: &mut FlowReport| (told.acked, told.csig) = (8, delayed(Duration::from_us(6)));
+        let delay = delayed(Duration::from_us(6)).and_then(Csig::hop_delay).expect("a delay").as_ps() as f64;
+        let expected = 32.0 * (1.0 - 0.8 * (delay - 3e6) / delay);
+        let window = run.hear(80, long);
+        assert!((window - expected).abs() < 0.1, "{window} and not {expected}");
+        assert_eq!(run.hear(20, long), window, "once a round trip");
+        assert!(run.hear(80, long) < window);
+        let (longest, before) = (delayed(Duration::from_secs(1)), run.hear(80, |told| told.acked = 1));
+        assert!(run.hear(80, |told| told.csig = longest) >= before / 2.0, "by half at most");
+    }
+
+    /// A lost acknowledgement of a lost path, a switch that writes nothing, a peer that writes nonsense.
+    #[test]
+    fn without_a_delay_nothing_changes_and_no_tag_makes_a_window_leave_its_bounds() {
+        let mut run = Run::new();
+        assert_eq!(run.hear(80, |told| told.acked = 9), 32.0);
+        assert_eq!(run.hear(80, |told| (told.acked, told.csig) = (9, Csig::from_bits(0xffff))), 32.0);
+        for bits in 0..=u16::MAX {
+            let window = run.hear(80, |told| (told.acked, told.csig) = (1_023, Csig::from_bits(bits)));
+            assert!((1.0..=256.0).contains(&window), "{bits:#x}: {window}");
+        }
+    }
+
+    #[test]
+    fn timeouts_halve_and_then_close_and_early_losses_do_nothing() {
+        let mut run = Run::new();
+        let again = |count, early| move |told: &mut FlowReport| told.kind = ReportKind::Retransmitted { count, early };
+        run.hear(80, |told| told.acked = 1);
+        assert_eq!(run.hear(80, again(1, true)), 32.0);
+        assert_eq!(run.hear(80, again(1, false)), 16.0);
+        assert_eq!(run.hear(10, again(1, false)), 16.0, "in the same round trip");
+        assert_eq!(run.hear(80, again(3, false)), 1.0);
+    }
+}
