@@ -20,11 +20,13 @@
 //! [links]
 //! rate = "40Gbps"                # of every link, each direction
 //! delay = "2us"                  # propagation; above zero
-//! fabric = { rate = "100Gbps" }  # links between switches, where they differ: rate, delay
+//! fabric = { rate = "100Gbps" }  # links between switches, where they differ: rate, delay; of a leaf-spine `spines`,
+//!                                # such as ["100Gbps", "25Gbps"]: each spine's rate, at most `rate`
 //!
 //! [switch]                       # needed where there are switches
 //! model = "input-queued"         # input-queued | shared-buffer
 //! buffer = "240KB"               # input-queued: of each input port; shared-buffer: of the switch
+//! multipath = "wcmp"             # among links up: ecmp, all alike (the default); wcmp, by their rates
 //! alpha = "1/2"                  # shared-buffer: a queue may take this times the free buffer (1)
 //!
 //! [switch.pfc]                   # without this table, or with enabled = false: no pauses
@@ -271,6 +273,9 @@ pub struct Plan {
     pub host_links: LinkPlan,
     /// Links between switches.
     pub fabric_links: LinkPlan,
+    /// Of a leaf-spine: the rate of the links of each spine, where they differ; at most that of [`Self::fabric_links`],
+    /// by which what is expected of the network goes.
+    pub spine_rates: Vec<BitRate>,
     /// Every switch.
     pub switch: Option<SwitchPlan>,
     /// The transport of every queue pair.

@@ -4,11 +4,18 @@
 //! "down" is. That covers every folded Clos (star, leaf and spine, fat-tree of any depth). Equal-cost ports up are
 //! chosen by a hash of source, destination and label with a salt of the switch's own (ECMP, RFC 2992's hash-threshold):
 //! without the salt every layer would choose alike and most paths would stay empty.
+//!
+//! Where links up have different rates, a switch may choose them by weight: "WCMP: Weighted Cost Multipathing for
+//! Improved Fairness in Data Centers" (EuroSys'14). The paper replicates entries of a table and reduces weights to what
+//! fits; here the range of the hash is divided, so that shares are the weights' exactly, and with equal weights each
+//! flow takes the port that ECMP gives it. A weight is the rate of the link to the next layer, which in a leaf-spine is
+//! the rate of the whole way: all links of a spine have one.
 
+use rnic_base::BitRate;
 use rnic_wire::falcon::FlowLabel;
 
 /// The routing table of one switch.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Route {
     /// First host below, and how many there are.
     first_host: u32,
@@ -20,6 +27,8 @@ pub(crate) struct Route {
     down_ports: u32,
     up_ports: u32,
     salt: u64,
+    /// Hashes from which on the ports up after the first are chosen, where that goes by weight.
+    bounds: Option<Box<[u64]>>,
 }
 
 /// Where the hosts of a switch are.
@@ -46,7 +55,22 @@ impl Route {
             down_ports: spec.down_ports,
             up_ports: spec.up_ports,
             salt,
+            bounds: None,
         }
+    }
+
+    /// The same, with ports up chosen in proportion to `weights`.
+    pub(crate) fn weighted(spec: &RouteSpec, salt: u64, weights: &[BitRate]) -> Self {
+        assert!(weights.len() == spec.up_ports as usize, "a weight for each port up");
+        let weight = |rate: &BitRate| u128::from(rate.as_bps());
+        let total: u128 = weights.iter().map(weight).sum();
+        let mut sum = 0;
+        let bound = |rate| {
+            sum += weight(rate);
+            ((sum << u32::BITS).div_ceil(total)) as u64
+        };
+        let bounds = weights[..weights.len().saturating_sub(1)].iter().map(bound).collect();
+        Self { bounds: Some(bounds), ..Self::new(spec, salt) }
     }
 
     /// The port that leads to host `dst` for packets with `flow_hash`.
@@ -56,8 +80,11 @@ impl Route {
         if offset < self.hosts {
             return ((u64::from(offset) * self.per_port_inverse) >> 32) as usize;
         }
-        let choice = (u64::from(mix(flow_hash, self.salt)) * u64::from(self.up_ports)) >> 32;
-        self.down_ports as usize + choice as usize
+        let hash = u64::from(mix(flow_hash, self.salt));
+        if let Some(bounds) = &self.bounds {
+            return self.down_ports as usize + bounds.partition_point(|bound| *bound <= hash);
+        }
+        self.down_ports as usize + ((hash * u64::from(self.up_ports)) >> 32) as usize
     }
 }
 
@@ -113,6 +140,26 @@ mod tests {
         }
         let even = |count: &u32| (850..1_150).contains(count);
         assert!(pairs.iter().flatten().all(even), "every pair of choices is equally likely: {pairs:?}");
+    }
+
+    /// Of 100,000 flows each port has what its weight says, to within two percent of that.
+    #[test]
+    fn weighted_ports_have_their_shares_and_equal_weights_are_ecmp() {
+        let spec = RouteSpec { first_host: 0, hosts_per_port: 1, down_ports: 4, up_ports: 4 };
+        let flows = || (0..100_000).map(|flow| flow_hash(flow % 128, 1_000, (flow / 128) as u16));
+        let rates = [400, 100, 25, 100];
+        let weighted = Route::weighted(&spec, 11, &rates.map(BitRate::gbps));
+        let mut counts = [0u32; 4];
+        flows().for_each(|hash| counts[weighted.port(1_000, hash) - 4] += 1);
+        for (count, rate) in counts.into_iter().zip(rates) {
+            let expected = 100_000.0 * rate as f64 / 625.0;
+            assert!((f64::from(count) / expected - 1.0).abs() < 0.02, "{counts:?} for {rates:?}");
+        }
+        let (equal, ecmp) = (Route::weighted(&spec, 11, &[BitRate::gbps(100); 4]), Route::new(&spec, 11));
+        assert!(flows().all(|hash| equal.port(1_000, hash) == ecmp.port(1_000, hash)));
+        let one = RouteSpec { up_ports: 1, ..spec };
+        assert_eq!(Route::weighted(&one, 11, &[BitRate::gbps(1)]).port(1_000, 77), 4);
+        assert_eq!(weighted.port(2, 77), 2, "down is down");
     }
 
     /// Labels of one connection differ in their low bits, or, after one has moved, in the others.

@@ -72,6 +72,18 @@ pub struct SwitchPlan {
     pub ecn: Option<EcnPlan>,
     /// Whether they write into packets how long those wait (CSIG).
     pub csig: bool,
+    /// How they choose among links up.
+    pub multipath: Multipath,
+}
+
+/// How a switch chooses among links of equal cost, for each flow by its hash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Multipath {
+    /// All alike.
+    #[default]
+    Ecmp,
+    /// In proportion to their rates.
+    Wcmp,
 }
 
 impl SwitchPlan {

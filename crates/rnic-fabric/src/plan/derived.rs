@@ -9,7 +9,7 @@ use super::{LinkPlan, Plan, TopologyPlan};
 use crate::entry::{LINK_OVERHEAD, PAUSE_FRAME_LEN};
 use crate::frames::Family;
 use crate::switch::BufferPlan;
-use crate::topology::{LinkClass, Paths};
+use crate::topology::{LinkClass, Node, Paths};
 use crate::workload::Operation;
 
 /// Bytes of the largest frame: with a whole packet's payload.
@@ -34,6 +34,19 @@ impl Plan {
     /// Bytes of the largest frame.
     pub(crate) fn largest_frame(&self) -> u64 {
         largest_frame(self)
+    }
+
+    /// What the link between the nodes `a` and `b` is like.
+    pub(crate) fn link_between(&self, class: LinkClass, a: Node, b: Node) -> LinkPlan {
+        let link = *self.link(class);
+        let rate = match (class, self.topology) {
+            (LinkClass::Fabric, TopologyPlan::LeafSpine { leaves, hosts_per_leaf, .. }) => {
+                let spine = a.max(b) - leaves * hosts_per_leaf - leaves;
+                self.spine_rates.get(spine as usize).copied().unwrap_or(link.rate)
+            }
+            _ => link.rate,
+        };
+        LinkPlan { rate, ..link }
     }
 
     fn link(&self, class: LinkClass) -> &LinkPlan {

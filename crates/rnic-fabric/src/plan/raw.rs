@@ -222,6 +222,16 @@ pub(super) struct Links {
 pub(super) struct LinkClass {
     pub(super) rate: Option<Unit<BitRate>>,
     pub(super) delay: Option<Unit<Duration>>,
+    #[serde(default)]
+    pub(super) spines: Vec<Unit<BitRate>>,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Multipath {
+    #[default]
+    Ecmp,
+    Wcmp,
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
@@ -237,6 +247,8 @@ pub(super) struct Switch {
     pub(super) model: SwitchModel,
     pub(super) buffer: Unit<Bytes>,
     pub(super) alpha: Option<Unit<Fraction>>,
+    #[serde(default)]
+    pub(super) multipath: Multipath,
     pub(super) pfc: Option<Pfc>,
     pub(super) ecn: Option<Ecn>,
     pub(super) csig: Option<Csig>,

@@ -11,7 +11,7 @@ use super::{
     workloads,
 };
 use crate::link::{PLAN_TIME_MAX, PORTS_MAX};
-use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, PfcPlan, SwitchPlan, TAG_LEN};
+use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, Multipath, PfcPlan, SwitchPlan, TAG_LEN};
 
 /// Reads the text, with some keys replaced.
 pub(super) fn read(text: &str, overrides: &[(&str, &str)]) -> Result<Raw, PlanError> {
@@ -104,6 +104,7 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
         topology,
         host_links,
         fabric_links,
+        spine_rates: fabric.map_or_else(Vec::new, |fabric| fabric.spines.iter().map(|rate| rate.0).collect()),
         switch: None,
         transport: select(network, name, &[])?,
         nic: None,
@@ -270,7 +271,11 @@ fn resolve_switch(raw: &raw::Switch, plan: &Plan) -> Result<SwitchPlan, PlanErro
         },
     });
     let csig = raw.csig.as_ref().is_some_and(|csig| csig.enabled);
-    Ok(SwitchPlan { buffer, pfc, ecn, csig })
+    let multipath = match raw.multipath {
+        raw::Multipath::Ecmp => Multipath::Ecmp,
+        raw::Multipath::Wcmp => Multipath::Wcmp,
+    };
+    Ok(SwitchPlan { buffer, pfc, ecn, csig, multipath })
 }
 
 fn option_name(options: &std::collections::BTreeMap<String, toml::Value>) -> Result<&str, PlanError> {
@@ -342,7 +347,26 @@ fn check_network(plan: &Plan) -> Result<(), PlanError> {
             return Err(PlanError::value(delay_key, format!("must be between {DELAY_MIN} and {DELAY_MAX}")));
         }
     }
-    Ok(())
+    check_spines(plan)
+}
+
+/// Links of spines that differ have a rate each, none above what the plan says of all.
+fn check_spines(plan: &Plan) -> Result<(), PlanError> {
+    let (rates, most) = (&plan.spine_rates, plan.fabric_links.rate);
+    if rates.is_empty() {
+        return Ok(());
+    }
+    let wrong = |what: String| Err(PlanError::value("links.fabric.spines", what));
+    match plan.topology {
+        TopologyPlan::LeafSpine { spines, .. } if rates.len() != spines as usize => {
+            wrong(format!("has {} rates, and there are {spines} spines", rates.len()))
+        }
+        TopologyPlan::LeafSpine { .. } if rates.iter().any(|rate| *rate > most || rate.as_bps() < RATE_MIN) => {
+            wrong(format!("must be between 1Mbps and {most}, the rate of links between switches"))
+        }
+        TopologyPlan::LeafSpine { .. } => Ok(()),
+        _ => wrong("belongs to a leaf-spine: remove it".to_owned()),
+    }
 }
 
 /// Everything that must hold, whoever made the plan.

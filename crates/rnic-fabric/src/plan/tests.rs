@@ -3,7 +3,7 @@
 use rnic_base::{BitRate, Duration, Time};
 
 use super::*;
-use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, PfcPlan};
+use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, Multipath, PfcPlan};
 
 const GOOD: &str = r#"
 name = "good"
@@ -192,7 +192,7 @@ fn a_transport_may_be_its_name() {
 #[test]
 fn every_number_of_a_switch_and_a_run_arrives() {
     let switch = r#"{ model = "shared-buffer", buffer = "2MB", alpha = "3/8", pfc = { headroom = "41KB" },
-        ecn = { kmin = "5KB", kmax = "200KB", pmax = "7%", depth = "input" }, csig = {} }"#;
+        multipath = "wcmp", ecn = { kmin = "5KB", kmax = "200KB", pmax = "7%", depth = "input" }, csig = {} }"#;
     let run = r#"{ limit = "3ms", stall_after = "2ms", warmup = "1ms", cooldown = "2ms", slice = "400us" }"#;
     let workload = r#"{ kind = "closed-loop", op = "write", message = "4KB", duration = "4ms", from = 1, to = 0 }"#;
     let plan = read(&[("switch", switch), ("run", run), ("workload", workload)]).expect("sound");
@@ -210,6 +210,7 @@ fn every_number_of_a_switch_and_a_run_arrives() {
             depth: MarkDepth::Input,
         }),
         csig: true,
+        multipath: Multipath::Wcmp,
     };
     assert_eq!(plan.switch, Some(expected));
     let run = RunPlan {

@@ -1,6 +1,6 @@
 //! Makes the parts of a network: nodes and their ports.
 
-use rnic_base::{Duration, RandomStreams};
+use rnic_base::{BitRate, Duration, RandomStreams};
 use rnic_engine::{Engine, EngineConfig};
 
 use super::part::Part;
@@ -14,8 +14,8 @@ use crate::network::Network;
 use crate::plan::Plan;
 use crate::plan::SlowHostPlan;
 use crate::port::Port;
-use crate::route::Route;
-use crate::switch::Switch;
+use crate::route::{Route, RouteSpec};
+use crate::switch::{Multipath, Switch};
 use crate::topology::distance::{self, Distances};
 use crate::topology::{LinkClass, LinkPoint, Node, Topology};
 use crate::workload::WorkloadPlan;
@@ -69,7 +69,11 @@ impl<'b> Builder<'b> {
         let spec = self.topology.switch(node).expect("it is a switch");
         let salt = self.streams.stream(&format!("ecmp/{}", spec.name)).bits();
         let plan = self.plan.switch.as_ref().expect("a topology with switches has a plan for them");
-        let (route, first_ring) = (Route::new(&spec.route, salt), self.first_rings[node as usize]);
+        let route = match plan.multipath {
+            Multipath::Ecmp => Route::new(&spec.route, salt),
+            Multipath::Wcmp => Route::weighted(&spec.route, salt, &self.rates_up(node, &spec.route)),
+        };
+        let first_ring = self.first_rings[node as usize];
         let mut switch = Switch::new(self.partition.place(node).node, first_ring, route, self.ports(node), plan);
         if let Some(ecn) = &plan.ecn {
             switch.set_marking(ecn, self.streams.stream(&format!("ecn/{}", spec.name)));
@@ -80,11 +84,14 @@ impl<'b> Builder<'b> {
         switch
     }
 
+    /// Rates of the links up of switch `node`, in the order of its ports.
+    fn rates_up(&self, node: Node, route: &RouteSpec) -> Vec<BitRate> {
+        let up = self.neighbours[node as usize].iter().skip(route.down_ports as usize);
+        up.map(|(there, class)| self.plan.link_between(*class, node, there.node).rate).collect()
+    }
+
     fn port(&self, here: LinkPoint, there: LinkPoint, class: LinkClass) -> Port {
-        let link = match class {
-            LinkClass::Host => &self.plan.host_links,
-            LinkClass::Fabric => &self.plan.fabric_links,
-        };
+        let link = self.plan.link_between(class, here.node, there.node);
         let place = self.partition.place(there.node);
         let ring = self.first_rings[there.node as usize] + there.port;
         let end = LinkEnd { ring, node: place.node, port: there.port as u16, part: place.part };

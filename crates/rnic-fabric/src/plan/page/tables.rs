@@ -143,6 +143,13 @@ const FABRIC: Section = Section {
     keys: &[
         key("rate", "rate", No("`links.rate`"), r#""400Gbps""#, "of each direction"),
         key("delay", "duration", No("`links.delay`"), r#""5us""#, "propagation"),
+        key(
+            "spines",
+            "list of rates",
+            No("all the same"),
+            r#"["40Gbps", "10Gbps"]"#,
+            "leaf-spine: of the links of each spine, at most `rate`, by which loads, timeouts and ideal times go",
+        ),
     ],
 };
 
@@ -159,6 +166,13 @@ const SWITCH: Section = Section {
             "`input-queued`: each input port has a buffer; `shared-buffer`: all ports have one together",
         ),
         key("buffer", "size", Needed, r#""8MB""#, "of each input port, or of the switch when it is shared"),
+        key(
+            "multipath",
+            "words",
+            Is(r#""ecmp""#),
+            r#""wcmp""#,
+            "how flows are spread over links up: `ecmp`, over all alike; `wcmp`, in proportion to their rates",
+        ),
         key("alpha", "fraction", Is(r#""1""#), r#""1/2""#, "shared buffer: a queue may take this times what is free")
             .with(r#"switch = { model = "shared-buffer", buffer = "8MB" }"#),
     ],

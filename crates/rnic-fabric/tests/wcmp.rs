@@ -1,0 +1,102 @@
+//! Paths of different capacity: switches that choose among them by weight (WCMP), and senders that do.
+
+mod common;
+
+use common::*;
+use rnic_fabric::{Plan, Report, Simulation};
+
+/// Two leaves of five hosts; all that two spines carry is what five hosts send, if they are used by their rates.
+const LOPSIDED: &str = r#"
+    name = "lopsided"
+    mtu = 4096
+    topology = { kind = "leaf-spine", spines = 2, leaves = 2, hosts_per_leaf = 5 }
+    links = { rate = "25Gbps", delay = "1us", fabric = { rate = "100Gbps", spines = ["100Gbps", "25Gbps"] } }
+    switch = { model = "shared-buffer", buffer = "9MB" }
+    transport = { name = "falcon" }
+    workload = { kind = "trace", file = "flows.csv" }
+"#;
+
+/// Hosts of one leaf send a thousand flows of 100 KB to those of the other: 89 Gbit/s of the 125 that there are.
+fn across(text: &str, with: &[(&str, &str)], seed: u64) -> Report {
+    let flow = |index: u32| format!("{}us,{},{},100KB\n", 9 * index, index % 5, 5 + (index / 5 + index) % 5);
+    let lines: String = (0..1_000).map(flow).collect();
+    let plan = Plan::from_toml_with(text, with, &mut |_| Ok(lines.clone())).expect("sound");
+    let report = finish(Simulation::new(&plan, seed).expect("sound"));
+    report.check().unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(report.flows_unfinished, 0);
+    println!("{with:?}: {:.1} us on average, {} dropped", report.fct_avg_us, report.packets_dropped);
+    report
+}
+
+/// Half of all flows on a fifth of the capacity wait for each other; by weight a fifth of them is there.
+#[test]
+fn flows_that_switches_spread_by_weight_use_paths_of_different_capacity() {
+    for seed in 0..3 {
+        let [ecmp, wcmp] = ["ecmp", "wcmp"].map(|multipath| across(LOPSIDED, &[("switch.multipath", multipath)], seed));
+        assert!(wcmp.fct_avg_us * 3.0 < ecmp.fct_avg_us, "{} and {}", wcmp.fct_avg_us, ecmp.fct_avg_us);
+    }
+    let again = across(LOPSIDED, &[("switch.multipath", "wcmp")], 0);
+    assert_eq!(again.trace_hash, across(LOPSIDED, &[("switch.multipath", "wcmp")], 0).trace_hash);
+}
+
+/// Every host of one leaf writes without end to all of the other, each packet on the next of many labels.
+fn sprayed(multipath: &str, seed: u64) -> f64 {
+    let with = [
+        ("switch.multipath", multipath),
+        (
+            "transport",
+            r#"{ name = "irn", paths = "spray", spray_paths = 256, nack_threshold = 500, control = "dctcp" }"#,
+        ),
+        ("switch.ecn", r#"{ kmin = "100KB", kmax = "400KB", pmax = "20%" }"#),
+        ("run", r#"{ warmup = "1ms" }"#),
+        (
+            "workload",
+            r#"{ kind = "closed-loop", op = "write", message = "64KiB", depth = 4, duration = "4ms", clients = 5,
+                queue_pairs = 25, from = 0, to = 5, servers = 5 }"#,
+        ),
+    ];
+    let report = run(LOPSIDED, &with, seed);
+    println!("{multipath}: {:?} Gbit/s, {} dropped", report.steady_goodput_gbps, report.packets_dropped);
+    report.steady_goodput_gbps.expect("it ends by the clock")
+}
+
+/// Packets of a message that go all ways alike go as fast as twice the slower way; by weight, as fast as both.
+#[test]
+fn packets_that_switches_spread_by_weight_go_as_fast_as_both_ways() {
+    for seed in 0..3 {
+        let (ecmp, wcmp) = (sprayed("ecmp", seed), sprayed("wcmp", seed));
+        assert!(ecmp < 55.0 && wcmp > 100.0, "{ecmp} and {wcmp} of 125 Gbit/s");
+    }
+}
+
+/// With links that are all alike, weights change nothing.
+#[test]
+fn equal_weights_are_ecmp() {
+    let even = ("links.fabric", r#"{ rate = "100Gbps" }"#);
+    for (name, text, with) in [("leaves", LOPSIDED, &[even][..]), ("tree", TREE, &[("workload.duration", "200us")])] {
+        let hash = |multipath| {
+            let with = [with, &[("switch.multipath", multipath)]].concat();
+            if name == "tree" { run(text, &with, 4).trace_hash } else { across(text, &with, 4).trace_hash }
+        };
+        assert_eq!(hash("ecmp"), hash("wcmp"), "{name}");
+    }
+}
+
+/// A list of rates is that of all spines, and no spine is faster than what the plan expects.
+#[test]
+fn rates_of_spines_that_cannot_be_are_refused() {
+    let refusal = |with: &[(&str, &str)]| {
+        let plan = Plan::from_toml_with(LOPSIDED, with, &mut |_| Ok("0us,0,5,1KB\n".to_owned()));
+        plan.expect_err("refused").to_string()
+    };
+    for (spines, what) in [
+        (r#"["100Gbps"]"#, "has 1 rates, and there are 2 spines"),
+        (r#"["100Gbps", "200Gbps"]"#, "must be between 1Mbps and 100 Gbit/s"),
+        (r#"["100Gbps", "1000bps"]"#, "must be between 1Mbps and 100 Gbit/s"),
+    ] {
+        let told = refusal(&[("links.fabric.spines", spines)]);
+        assert!(told.starts_with("plan: links.fabric.spines: ") && told.contains(what), "{told}");
+    }
+    let told = refusal(&[("topology", r#"{ kind = "fat-tree", k = 4 }"#)]);
+    assert!(told.contains("belongs to a leaf-spine"), "{told}");
+}
