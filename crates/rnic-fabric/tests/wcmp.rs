@@ -100,3 +100,29 @@ fn rates_of_spines_that_cannot_be_are_refused() {
     let told = refusal(&[("topology", r#"{ kind = "fat-tree", k = 4 }"#)]);
     assert!(told.contains("belongs to a leaf-spine"), "{told}");
 }
+
+/// Every host of one leaf writes without end to one of the other, over eight flows; switches spread them alike.
+fn over_flows(paths: &str, seed: u64) -> f64 {
+    let transport = format!("{{ name = \"falcon\", flows = 8, paths = \"{paths}\" }}");
+    let with = [
+        ("transport", &*transport),
+        ("run", r#"{ warmup = "1ms" }"#),
+        (
+            "workload",
+            r#"{ kind = "closed-loop", op = "write", message = "64KiB", depth = 8, duration = "6ms", clients = 5,
+                queue_pairs = 25, from = 0, to = 5, servers = 5 }"#,
+        ),
+    ];
+    let report = run(LOPSIDED, &with, seed);
+    println!("{paths}: {:?} Gbit/s, {} dropped", report.steady_goodput_gbps, report.packets_dropped);
+    report.steady_goodput_gbps.expect("it ends by the clock")
+}
+
+/// The windows of flows say what their paths carry: a sender that divides its packets by them uses both.
+#[test]
+fn a_sender_that_spreads_by_weight_uses_paths_of_different_capacity() {
+    for seed in 0..3 {
+        let [equal, weighted, widest] = ["spray", "weighted", "largest-window"].map(|paths| over_flows(paths, seed));
+        assert!(weighted > 1.5 * equal && weighted > 0.9 * widest, "{equal}, {weighted}, {widest}");
+    }
+}

@@ -129,6 +129,28 @@ fn f26_probe9_every_packet_takes_the_flow_whose_window_is_open_furthest() {
     assert_eq!(open, [0, 0, 0, 0], "all windows are used up");
 }
 
+/// By weight flows have the packets that their windows have of the sum, also after those change; to others of the
+/// policies windows say something else, or nothing.
+#[test]
+fn weighted_flows_have_the_shares_of_their_windows() {
+    let mut link = Link::new(flows("weighted", 4), Box::new(|_, _, _: &_| after(DELAY)));
+    let mut before = 0;
+    for windows in [[60, 20, 8, 12], [10, 10, 70, 10], [25, 25, 25, 25]] {
+        set_windows(&mut link, windows);
+        link.ends[0].upper.pushes(4_000);
+        link.run_for(Duration::from_ms(50));
+        assert!(link.ends[0].upper.all_acked());
+        let mut counts = [0; 4];
+        link.ends[0].log[before..].iter().filter(|(_, left)| !left.again).for_each(|(_, left)| counts[flow(left)] += 1);
+        before = link.ends[0].log.len();
+        let total: u64 = windows.iter().sum();
+        for (count, window) in counts.into_iter().zip(windows) {
+            let (share, expected) = (f64::from(count) / 4_000.0, window as f64 / total as f64);
+            assert!((share - expected).abs() < 0.02, "{counts:?} for {windows:?}");
+        }
+    }
+}
+
 /// The same while acknowledgements come and windows change: whatever was acknowledged and set, the next packet takes
 /// the flow whose window less its unacknowledged packets is largest.
 #[test]

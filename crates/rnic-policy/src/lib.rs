@@ -42,7 +42,7 @@ pub use control::{Control, ControlActions, ControlEvent, ControlPolicy, ControlV
 pub use falcon::{AdaptiveForm, AdaptivePlace, FalconErrors, FalconIsolation, FalconOrdering, FalconShape};
 pub use field::{FootprintField, Per};
 pub use params::{ParamError, ParamOwner, ParamSpec, ParamUnit, Params};
-pub use paths::{OpenWindows, PathActions, PathEvent, PathLabel, PathPolicy, PathView, Paths};
+pub use paths::{FlowWeights, OpenWindows, PathActions, PathEvent, PathLabel, PathPolicy, PathView, Paths};
 pub use profile::{AckRule, Configured, PoolShape, Profile, ProfileError, Protocol, SequenceSpaces, Store};
 pub use recovery::{
     LossCause, LossReport, LossRule, Placement, Recovery, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange,

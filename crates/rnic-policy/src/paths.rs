@@ -48,6 +48,41 @@ impl OpenWindows {
     }
 }
 
+/// How packets are to be divided among the flows of a connection: by what their paths carry, as far as congestion
+/// windows show it.
+///
+/// The public simulator of Falcon has weights of four bits, which it makes of a window's share of the sum. Here the
+/// widest window has the largest weight, and the others theirs in proportion, rounded to the nearest, but one at least:
+/// eight flows that share the sum would have no more than 1 and 2.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowWeights([u8; FLOWS_MAX]);
+
+impl FlowWeights {
+    /// The largest weight.
+    pub const MAX: u8 = 15;
+    /// Of flows that are all alike.
+    pub const EQUAL: Self = Self([1; FLOWS_MAX]);
+
+    /// Returns those of flows with `windows`, in any unit.
+    pub fn of(windows: impl Iterator<Item = u64>) -> Self {
+        let mut widths = [0; FLOWS_MAX];
+        widths.iter_mut().zip(windows).for_each(|(width, window)| *width = window);
+        let widest = widths.into_iter().fold(1, u64::max).min(u64::MAX >> 6);
+        let mut weights = Self::EQUAL;
+        for (weight, width) in weights.0.iter_mut().zip(widths) {
+            let scaled = (2 * u64::from(Self::MAX) * width.min(widest) + widest) / (2 * widest);
+            *weight = (scaled as u8).max(1);
+        }
+        weights
+    }
+
+    /// Returns that of `flow`, 1 to [`FlowWeights::MAX`].
+    #[inline]
+    pub fn of_flow(&self, flow: usize) -> u8 {
+        self.0[flow]
+    }
+}
+
 /// What a path policy hears; each variant says from which protocols. Nobody tells it of acknowledgements: on Falcon,
 /// what paths are like shows in the windows that come with [`PathEvent::Choosing`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +98,8 @@ pub enum PathEvent {
     Choosing {
         /// How far each flow's window is open.
         open: OpenWindows,
+        /// How packets should be divided, for policies that ask for it ([`Paths::WEIGHS`]); all alike for others.
+        weights: FlowWeights,
     },
     /// The retransmission timer ran out. The RoCE family sends it.
     TimedOut,
@@ -98,6 +135,9 @@ pub trait Paths: Pod {
     /// Whether packets of one window may overtake each other because of this policy.
     const REORDERS: bool;
 
+    /// Whether it goes by [`FlowWeights`], which cost something to keep.
+    const WEIGHS: bool = false;
+
     /// Required: the state of a fresh queue pair and its first label.
     fn start(params: &Params, view: &PathView) -> (Self, PathLabel);
 
@@ -119,6 +159,8 @@ pub struct PathPolicy {
     pub params: &'static [ParamSpec],
     /// See [`Paths::REORDERS`].
     pub reorders: bool,
+    /// See [`Paths::WEIGHS`].
+    pub weighs: bool,
     /// Bytes of private state per queue pair.
     pub state_bytes: usize,
     /// See [`Paths::start`].
@@ -137,6 +179,7 @@ impl PathPolicy {
             summary: T::SUMMARY,
             params: T::PARAMS,
             reorders: T::REORDERS,
+            weighs: T::WEIGHS,
             state_bytes: size_of::<T>(),
             start: |params, view| {
                 let (state, label) = T::start(params, view);
@@ -145,5 +188,21 @@ impl PathPolicy {
             per_packet: T::per_packet,
             on_event: |state, event, view, params| state.get_mut::<T>().on_event(event, view, params),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_in_proportion_and_nobody_has_none() {
+        let of = |windows: &[u64]| {
+            let weights = FlowWeights::of(windows.iter().copied());
+            (0..windows.len()).map(|flow| weights.of_flow(flow)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[100, 25, 50, 1]), [15, 4, 8, 1]);
+        assert_eq!(of(&[7, 7]), [15, 15]);
+        assert_eq!((of(&[0, 0]), of(&[u64::MAX, 1])), (vec![1, 1], vec![15, 1]), "whatever windows are");
     }
 }

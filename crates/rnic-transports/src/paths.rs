@@ -7,4 +7,5 @@ crate::registry! { PathPolicy:
     spray::Spray,
     largest_window::LargestWindow,
     scatter::Scatter,
+    weighted::Weighted,
 }

@@ -9,7 +9,7 @@
 
 use rnic_base::{Duration, Time};
 use rnic_policy::paths::FLOWS_MAX;
-use rnic_policy::{Configured, Cwnd, OpenWindows, PathEvent, PathPolicy, PathView, PolicyState};
+use rnic_policy::{Configured, Cwnd, FlowWeights, OpenWindows, PathEvent, PathPolicy, PathView, PolicyState};
 use rnic_wire::falcon::{FlowLabel, Timestamp};
 
 use crate::delivery::config::DeliveryConfig;
@@ -67,6 +67,9 @@ pub struct FlowCounters {
 struct Several {
     /// The path policy's.
     choice: PolicyState,
+    /// For it, if it goes by weights.
+    weights: FlowWeights,
+    weighs: bool,
     counters: [FlowCounters; FLOWS_MAX],
     round_trips: [Option<Duration>; FLOWS_MAX],
     /// When the last packet of each flow left that an answer on it echoed, and its T2; none before the first. Not T1,
@@ -75,9 +78,9 @@ struct Several {
 }
 
 impl Several {
-    fn new(choice: PolicyState) -> Self {
+    fn new(choice: PolicyState, weighs: bool) -> Self {
         let (counters, round_trips, echoed) = Default::default();
-        Self { choice, counters, round_trips, echoed }
+        Self { choice, weights: FlowWeights::EQUAL, weighs, counters, round_trips, echoed }
     }
 }
 
@@ -120,7 +123,7 @@ impl Flows {
         let mut flows = Self {
             flows: PerFlow::new(count, fresh),
             fcwnd: config.fcwnd,
-            several: (count > 1).then(|| Box::new(Several::new(choice))),
+            several: (count > 1).then(|| Box::new(Several::new(choice, config.paths.policy.weighs))),
             flow_hash: config.flow_hash,
             count: config.flows,
             index_bits: index_bits as u8,
@@ -130,8 +133,14 @@ impl Flows {
     }
 
     fn add_up(&mut self) {
+        if let Some(only) = self.flows.only() {
+            self.fcwnd = only.fcwnd;
+            return;
+        }
         let sum: u64 = self.all().map(|flow| flow.fcwnd.fixed()).sum();
         self.fcwnd = Cwnd::from_fixed(sum);
+        let Some(several) = self.several.as_mut().filter(|several| several.weighs) else { return };
+        several.weights = FlowWeights::of(self.flows.iter().map(|flow| flow.fcwnd.fixed()));
     }
 
     /// How many there are.
@@ -205,7 +214,8 @@ impl Flows {
             let window = (flow.fcwnd.fixed() >> 8).min(WINDOW_MAX) as i32;
             *open = window - flow.outstanding as i32 * OpenWindows::PACKET;
         }
-        let event = PathEvent::Choosing { open: OpenWindows::new(&open[..usize::from(self.count)]) };
+        let event =
+            PathEvent::Choosing { open: OpenWindows::new(&open[..usize::from(self.count)]), weights: several.weights };
         let view = PathView { now, flow_hash: self.flow_hash };
         let actions = (paths.policy.on_event)(&mut several.choice, &event, &view, &paths.params);
         let flow = actions.flow.unwrap_or(0);

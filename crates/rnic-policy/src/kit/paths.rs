@@ -3,14 +3,15 @@
 use rnic_base::{Duration, RandomStream, RandomStreams, Time};
 
 use super::{Violation, check_specs, draw_params};
-use crate::paths::{FLOWS_MAX, OpenWindows, PathEvent, PathPolicy, PathView};
+use crate::paths::{FLOWS_MAX, FlowWeights, OpenWindows, PathEvent, PathPolicy, PathView};
 
-/// Windows of one to all flows, some of them closed.
-fn draw_windows(random: &mut RandomStream) -> OpenWindows {
+/// Windows of one to all flows, some of them closed, and weights of any kind.
+fn draw_choosing(random: &mut RandomStream) -> PathEvent {
     let mut open = [0; FLOWS_MAX];
     let count = random.between(1, FLOWS_MAX as u64) as usize;
     open.iter_mut().for_each(|window| *window = random.below(80 << 8) as i32 - (16 << 8));
-    OpenWindows::new(&open[..count])
+    let widths: Vec<u64> = (0..count).map(|_| random.below(1 << 20)).collect();
+    PathEvent::Choosing { open: OpenWindows::new(&open[..count]), weights: FlowWeights::of(widths.into_iter()) }
 }
 
 /// Drives `policy` through `steps` random events from `seed`.
@@ -36,14 +37,14 @@ pub fn check_paths(policy: &PathPolicy, seed: u64, steps: u64) -> Result<(), Vio
             let event = match random.below(20) {
                 0 => PathEvent::TimedOut,
                 1..14 => PathEvent::Sending { retransmission: random.below(10) == 0 },
-                _ => PathEvent::Choosing { open: draw_windows(&mut random) },
+                _ => draw_choosing(&mut random),
             };
             let actions = (policy.on_event)(&mut state, &event, &view, &params);
             let again = (policy.on_event)(&mut twin, &event, &view, &params);
             if actions != again || state != twin {
                 return Err(bad(format!("{event:?} gave {actions:?} once and {again:?} once")));
             }
-            if let PathEvent::Choosing { open } = &event {
+            if let PathEvent::Choosing { open, .. } = &event {
                 if policy.reorders && actions.flow.is_none() {
                     return Err(bad(format!("{event:?} is answered with no flow although it claims to reorder")));
                 }

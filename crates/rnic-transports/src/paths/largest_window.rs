@@ -32,7 +32,7 @@ impl Paths for LargestWindow {
     }
 
     fn on_event(&mut self, event: &PathEvent, _: &PathView, _: &Params) -> PathActions {
-        let PathEvent::Choosing { open } = event else { return PathActions::default() };
+        let PathEvent::Choosing { open, .. } = event else { return PathActions::default() };
         let open = open.as_slice();
         let first = usize::from(self.last.wrapping_add(1)) % open.len();
         let mut chosen = first;

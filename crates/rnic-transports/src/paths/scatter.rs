@@ -35,7 +35,7 @@ impl Paths for Scatter {
     }
 
     fn on_event(&mut self, event: &PathEvent, _: &PathView, _: &Params) -> PathActions {
-        let PathEvent::Choosing { open } = event else { return PathActions::default() };
+        let PathEvent::Choosing { open, .. } = event else { return PathActions::default() };
         self.state = self.state.wrapping_mul(MULTIPLIER).wrapping_add(INCREMENT);
         // The high bits are the good ones; they are scaled to the number of flows.
         let flow = ((self.state >> 32) * open.as_slice().len() as u64) >> 32;

@@ -43,7 +43,7 @@ impl Paths for Spray {
                 let label = PathLabel(self.first.wrapping_add(self.index));
                 PathActions { label: Some(label), ..PathActions::default() }
             }
-            PathEvent::Choosing { open } => {
+            PathEvent::Choosing { open, .. } => {
                 let flow = self.index % open.as_slice().len() as u16;
                 self.index = flow + 1;
                 PathActions { flow: Some(flow as u8), ..PathActions::default() }

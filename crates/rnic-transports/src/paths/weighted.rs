@@ -1,0 +1,102 @@
+//! Flows by weight: each gets its share of a connection's packets, and these lie as far apart as they can.
+//!
+//! Source: the public simulator of Falcon has a weighted round robin by congestion windows (`OPEN_LOOP_FCWND_WRR`),
+//! whose weights have four bits; the paper (SIGCOMM'25) has what is `largest-window` here. A window follows its path's
+//! delay, so a path with more capacity has a wider one, and draws more. The order is that of smooth weighted round
+//! robin, as web servers balance with it: every flow gains its weight, who has most sends and pays for all.
+//!
+//! In contrast to `largest-window` nothing depends on what is under way: between two answers of the adaptive engine the
+//! order is fixed, which needs no look at counts that acknowledgements of all flows change.
+//!
+//! Deviations: the simulator has no say on the order within a round, as far as we know. Weights are the datapath's
+//! ([`FlowWeights`](rnic_policy::FlowWeights) says how they are computed). Ties go to the first flow from one on that
+//! the connection's hash names, so that connections do not begin alike; nothing is random.
+
+use bytemuck::{Pod, Zeroable};
+use rnic_policy::paths::FLOWS_MAX;
+use rnic_policy::{ParamSpec, Params, PathActions, PathEvent, PathLabel, PathView, Paths};
+
+/// What each flow has gained and not paid. All together they have none.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Weighted {
+    gained: [i16; FLOWS_MAX],
+    first: u16,
+}
+
+impl Paths for Weighted {
+    const NAME: &'static str = "weighted";
+    const SUMMARY: &'static str = "a connection's flows in turn, by the weight of their windows (Falcon's simulator)";
+    const PARAMS: &'static [ParamSpec] = &[];
+    const REORDERS: bool = true;
+    const WEIGHS: bool = true;
+
+    fn start(_: &Params, view: &PathView) -> (Self, PathLabel) {
+        let label = PathLabel(view.flow_hash as u16);
+        (Self { gained: [0; FLOWS_MAX], first: (view.flow_hash >> 16) as u16 }, label)
+    }
+
+    fn per_packet(_: &Params) -> bool {
+        false
+    }
+
+    fn on_event(&mut self, event: &PathEvent, _: &PathView, _: &Params) -> PathActions {
+        let PathEvent::Choosing { open, weights } = event else { return PathActions::default() };
+        let count = open.as_slice().len();
+        let first = usize::from(self.first) % count;
+        let (mut chosen, mut total) = (first, 0);
+        for step in 0..count {
+            let flow = if first + step < count { first + step } else { first + step - count };
+            let weight = i16::from(weights.of_flow(flow));
+            total += weight;
+            // Weights change with every answer: no sum of theirs is far from what a flow of eight can gain.
+            self.gained[flow] = self.gained[flow].saturating_add(weight);
+            if self.gained[flow] > self.gained[chosen] {
+                chosen = flow;
+            }
+        }
+        self.gained[chosen] = self.gained[chosen].saturating_sub(total);
+        PathActions { flow: Some(chosen as u8), ..PathActions::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rnic_base::Time;
+    use rnic_policy::{FlowWeights, OpenWindows};
+
+    use super::*;
+
+    /// The flows of so many packets, by windows in packets.
+    fn choices(windows: &[u64], flow_hash: u64, packets: usize) -> Vec<usize> {
+        let (params, view) = (Params::defaults(&[]), PathView { now: Time::ZERO, flow_hash });
+        let (mut state, _) = Weighted::start(&params, &view);
+        let weights = FlowWeights::of(windows.iter().copied());
+        let open = OpenWindows::new(&vec![0; windows.len()]);
+        let event = PathEvent::Choosing { open, weights };
+        (0..packets).map(|_| state.on_event(&event, &view, &params).flow.expect("it names one").into()).collect()
+    }
+
+    #[test]
+    fn each_flow_has_its_share_exactly_and_without_bursts() {
+        for windows in [&[100, 25][..], &[60, 20, 20], &[1, 1, 1, 1], &[80, 40, 20, 10, 80, 40, 20, 10], &[7]] {
+            let total: u64 = windows.iter().sum();
+            let chosen = choices(windows, 5 << 16, 3_000);
+            for (flow, window) in windows.iter().enumerate() {
+                let share = chosen.iter().filter(|choice| **choice == flow).count() as f64 / 3_000.0;
+                let expected = *window as f64 / total as f64;
+                assert!((share / expected - 1.0).abs() < 0.08, "{windows:?}: flow {flow} has {share}");
+                let places: Vec<_> = chosen.iter().enumerate().filter(|(_, choice)| **choice == flow).collect();
+                let widest = places.windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap_or(1);
+                assert!(widest as f64 <= 2.0 / share, "{windows:?}: flow {flow} waits for {widest} packets");
+            }
+        }
+    }
+
+    #[test]
+    fn equal_weights_are_a_round_robin_that_begins_where_the_hash_says() {
+        assert_eq!(choices(&[3, 3, 3], 1 << 16, 6), [1, 2, 0, 1, 2, 0]);
+        assert_eq!(choices(&[9, 9, 9], 2 << 16, 4), [2, 0, 1, 2]);
+        assert_eq!(choices(&[100, 25], 7, 500), choices(&[100, 25], 7, 500), "nothing is random");
+    }
+}
