@@ -10,7 +10,7 @@ use bytemuck::Pod;
 use rnic_policy::control::lanes::{Acks, Answers, LaneSet, StateLanes};
 use rnic_policy::control::report::{Carried, FlowReport};
 use rnic_policy::profile::Configured;
-use rnic_policy::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Params, PolicyState};
+use rnic_policy::{ControlActions, ControlEvent, ControlPolicy, ControlView, Params, PolicyState, ReportControl};
 
 /// A program of the engine.
 pub trait Program {
@@ -57,7 +57,7 @@ impl Program for Erased {
     }
 
     fn has_lanes(&self) -> bool {
-        (self.0.policy.interest)(&self.0.params).lanes
+        self.0.policy.reports.lanes
     }
 
     fn start(&self, view: &ControlView) -> (PolicyState, ControlActions) {
@@ -77,17 +77,17 @@ impl Program for Erased {
         set: LaneSet,
         answers: &mut Answers,
     ) -> LaneSet {
-        (self.0.policy.on_acks)(states, acks, set, &self.0.params, answers)
+        (self.0.policy.reports.on_acks)(states, acks, set, &self.0.params, answers)
     }
 
     #[inline(always)]
     fn carry(&self, state: &mut PolicyState) -> Option<Carried> {
-        (self.0.policy.carry)(state)
+        (self.0.policy.reports.carry)(state)
     }
 
     #[inline(always)]
     fn restore(&self, carried: &Carried, report: &FlowReport) -> Option<PolicyState> {
-        (self.0.policy.restore)(carried, report, &self.0.params)
+        (self.0.policy.reports.restore)(carried, report, &self.0.params)
     }
 }
 
@@ -98,14 +98,14 @@ pub struct Typed<C> {
     policy: PhantomData<fn() -> C>,
 }
 
-impl<C: Control> Typed<C> {
+impl<C: ReportControl> Typed<C> {
     /// The policy with `params`.
     pub const fn new(params: Params) -> Self {
         Self { params, policy: PhantomData }
     }
 }
 
-impl<C: Control> Program for Typed<C> {
+impl<C: ReportControl> Program for Typed<C> {
     type State = C;
 
     fn understands_reports(&self) -> bool {
@@ -113,7 +113,7 @@ impl<C: Control> Program for Typed<C> {
     }
 
     fn has_lanes(&self) -> bool {
-        C::interest(&self.params).lanes
+        C::LANES
     }
 
     fn start(&self, view: &ControlView) -> (C, ControlActions) {

@@ -7,14 +7,15 @@ use bytemuck::{Pod, Zeroable};
 use common::{Datapath, config, swift};
 use rnic_base::{Duration, Time};
 use rnic_fae::{
-    Delayed, Event, EventRecord, FaeError, Filter, FlowGate, Form, Latency, Port, Processor, Program, Response, Typed,
-    thread,
+    Delayed, Erased, Event, EventRecord, FaeError, Filter, FlowGate, Form, Latency, Port, Processor, Program, Response,
+    Typed, thread,
 };
 use rnic_policy::control::report::{Carried, FlowReport, ReportKind, Ticks};
 use rnic_policy::control::{ControlInterest, Cwnd};
 use rnic_policy::kit::report;
 use rnic_policy::profile::Configured;
-use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, FlowActions, ParamSpec, Params};
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, FlowActions};
+use rnic_policy::{ParamSpec, Params, ReportControl};
 use rnic_transports::control::fixed_window::FixedWindow;
 use rnic_transports::control::swift::Swift;
 
@@ -232,6 +233,8 @@ impl Control for Clock {
     }
 }
 
+impl ReportControl for Clock {}
+
 /// What a program is told of the time, in ticks, by an engine to which `ask` hands events that happen so.
 fn told_at(times: &[Time], mut ask: impl FnMut(&mut Processor<Typed<Clock>>, Time, &Event) -> Response) -> Vec<u64> {
     let program = Typed::<Clock>::new(Params::defaults(&[]));
@@ -308,10 +311,10 @@ fn f36_congestion_of_one_connection_lowers_its_shares_and_no_others() {
 }
 
 /// Another program for the same datapath: a window of 16 packets.
-fn fixed() -> Typed<FixedWindow> {
+fn fixed() -> Erased {
     let mut params = Params::defaults(FixedWindow::PARAMS);
     assert_eq!(params.set(FixedWindow::PARAMS, "window", "16"), Ok(true));
-    Typed::new(params)
+    Erased(Configured { policy: ControlPolicy::of::<FixedWindow>(), params })
 }
 
 #[test]
@@ -351,9 +354,9 @@ fn engines_that_cannot_be_are_refused() {
     let many = config(Form::Stateless, (1 << 24) + 1);
     assert_eq!(Processor::new(swift(), &many).err(), Some(FaeError::TooManyConnections((1 << 24) + 1)));
     let policy = rnic_transports::control::find("dcqcn").expect("it is registered");
-    let told = rnic_fae::Erased(Configured { policy, params: Params::defaults(policy.params) });
+    let told = Erased(Configured { policy, params: Params::defaults(policy.params) });
     assert_eq!(Processor::new(told, &config(Form::Table, 1)).err(), None, "it is told of events");
-    let policy = rnic_policy::ControlPolicy::of::<Large>();
-    let large = rnic_fae::Erased(Configured { policy, params: Params::default() });
+    let policy = ControlPolicy::of::<Large>();
+    let large = Erased(Configured { policy, params: Params::default() });
     assert_eq!(Processor::new(large, &config(Form::Table, 1)).err(), Some(FaeError::NoReports), "no place beside it");
 }

@@ -12,7 +12,7 @@ use rnic_falcon::resources::threshold::Isolation;
 use rnic_falcon::resources::{ResourceConfig, Resources};
 use rnic_falcon::transaction::{Kind, Ordering, Submission, TransactionConfig};
 use rnic_policy::control::ControlInterest;
-use rnic_policy::control::report::{AckRate, Alpha, Carried, Gap, RateLimit, ReportKind, Ticks};
+use rnic_policy::control::report::{AckRate, Alpha, Gap, RateLimit, ReportKind, Ticks};
 use rnic_policy::{Configured, Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
 use rnic_policy::{FlowActions, FlowReport, ParamSpec, Params};
 use rnic_wire::falcon::{Acknowledgement, Body, FlowLabel, Packet, Timestamp, UlpProtocol};
@@ -165,14 +165,6 @@ impl Control for Teller {
             ..FIRST
         };
         ControlActions { flow: Some(flow), ..ControlActions::default() }
-    }
-
-    fn carry(&self) -> Option<Carried> {
-        None
-    }
-
-    fn restore(_: &Carried, _: &FlowReport, _: &Params) -> Option<Self> {
-        None
     }
 }
 

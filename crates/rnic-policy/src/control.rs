@@ -11,13 +11,14 @@
 pub mod adapt;
 pub mod lanes;
 pub mod report;
+pub mod report_control;
 pub mod signals;
 
 use bytemuck::Pod;
 use rnic_base::{BitRate, Duration, Time};
 
-use self::lanes::{Acks, Answers, LaneSet, StateLanes};
-use self::report::{Carried, FlowActions, FlowReport};
+use self::report::{FlowActions, FlowReport};
+use self::report_control::ReportPolicy;
 use self::signals::Signals;
 
 use crate::params::{ParamSpec, Params};
@@ -161,8 +162,6 @@ pub struct ControlInterest {
     pub resent: bool,
     /// Understands [`ControlEvent::Reported`].
     pub reports: bool,
-    /// Works on several reports side by side ([`Control::on_acks`]).
-    pub lanes: bool,
 }
 
 /// A congestion control algorithm, as its author writes it. The type itself is the private state of one queue pair.
@@ -173,6 +172,8 @@ pub trait Control: Pod {
     const SUMMARY: &'static str;
     /// Tunables.
     const PARAMS: &'static [ParamSpec];
+    /// Of a [`ReportControl`](report_control::ReportControl): `ReportPolicy::of::<Self>()`.
+    const REPORTS: ReportPolicy = ReportPolicy::NONE;
 
     /// Required: the state of a fresh queue pair, and its first window and rate.
     fn start(params: &Params, view: &ControlView) -> (Self, ControlActions);
@@ -182,33 +183,6 @@ pub trait Control: Pod {
 
     /// Required: reacts to `event`.
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions;
-
-    /// Optional, with [`ControlInterest::lanes`]: reacts to the acknowledgements `acks` of the lanes in `set` as to so
-    /// many reports, and says what it wants in `answers`. Answers which lanes it has dealt with; the state of all
-    /// others is as it was, and they are reported one by one.
-    fn on_acks<L: StateLanes<Self> + ?Sized>(
-        _states: &mut L,
-        _acks: &Acks,
-        _set: LaneSet,
-        _params: &Params,
-        _answers: &mut Answers,
-    ) -> LaneSet {
-        0
-    }
-
-    /// Optional, with [`Control::restore`]: what of the state travels with the events of a flow. Of a connection's only
-    /// flow that is all of it; of several, each knows of itself. `None`, the default: this controller needs a memory.
-    fn carry(&self) -> Option<Carried> {
-        None
-    }
-
-    /// Optional: the state again, from what travelled and what is in force. [`Control::carry`] of the state before and
-    /// the answer given with it lead to a state that decides the same. With the first event of a connection's second
-    /// flow, and of those that follow, nothing but zeros has travelled, save what [`Carried`] says of the window
-    /// towards the NIC: that is the connection's, and comes from the last answer to any flow.
-    fn restore(_carried: &Carried, _report: &FlowReport, _params: &Params) -> Option<Self> {
-        None
-    }
 }
 
 /// A [`Control`] algorithm with its type forgotten.
@@ -230,12 +204,8 @@ pub struct ControlPolicy {
     pub interest: fn(&Params) -> ControlInterest,
     /// See [`Control::on_event`].
     pub on_event: fn(&mut PolicyState, &ControlEvent, &ControlView, &Params) -> ControlActions,
-    /// See [`Control::on_acks`].
-    pub on_acks: fn(&mut dyn StateLanes<PolicyState>, &Acks, LaneSet, &Params, &mut Answers) -> LaneSet,
-    /// See [`Control::carry`].
-    pub carry: fn(&mut PolicyState) -> Option<Carried>,
-    /// See [`Control::restore`].
-    pub restore: fn(&Carried, &FlowReport, &Params) -> Option<PolicyState>,
+    /// See [`Control::REPORTS`].
+    pub reports: ReportPolicy,
 }
 
 impl ControlPolicy {
@@ -258,9 +228,7 @@ impl ControlPolicy {
                 }
                 _ => state.get_mut::<T>().on_event(event, view, params),
             },
-            on_acks: |states, acks, set, params, answers| T::on_acks(&mut Typed(states), acks, set, params, answers),
-            carry: |state| state.get_mut::<T>().carry(),
-            restore: |carried, report, params| T::restore(carried, report, params).map(PolicyState::of),
+            reports: T::REPORTS,
         }
     }
 
@@ -269,21 +237,11 @@ impl ControlPolicy {
         (self.interest)(params).reports || self.state_bytes <= adapt::ADAPTED_STATE_MAX
     }
 
-    /// Whether its state travels, as [`Control::carry`] says of a fresh one.
+    /// Whether its state travels, as [`carry`](report_control::ReportControl::carry) says of a fresh one.
     pub fn travels(&self, params: &Params) -> bool {
         let view = ControlView { now: Time::ZERO, line_rate: BitRate::gbps(100), mtu: 1_024, in_flight: 0 };
         let (mut state, _) = (self.start_on_flows)(params, &view);
-        (self.carry)(&mut state).is_some()
-    }
-}
-
-/// States whose type is known again.
-struct Typed<'a>(&'a mut dyn StateLanes<PolicyState>);
-
-impl<T: Pod> StateLanes<T> for Typed<'_> {
-    #[inline]
-    fn state(&mut self, lane: usize) -> &mut T {
-        self.0.state(lane).get_mut::<T>()
+        (self.reports.carry)(&mut state).is_some()
     }
 }
 

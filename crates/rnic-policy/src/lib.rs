@@ -37,6 +37,7 @@ pub mod schedule;
 pub mod state;
 
 pub use control::report::{FlowActions, FlowReport, ReportKind, Ticks};
+pub use control::report_control::{ReportControl, ReportPolicy};
 pub use control::signals::Signals;
 pub use control::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, Cwnd};
 pub use falcon::{AdaptiveForm, AdaptivePlace, FalconErrors, FalconIsolation, FalconOrdering, FalconShape};

@@ -50,7 +50,7 @@ pub fn check_control(policy: &ControlPolicy, seed: u64, steps: u64) -> Result<()
         if policy.takes_reports(&params) {
             super::reports::check_reports(policy, &params, seed, steps)?;
         }
-        if (policy.interest)(&params).lanes {
+        if policy.reports.lanes {
             // So many reports in all.
             super::lanes::check_lanes(policy, &params, seed, steps.div_ceil(LANES as u64))?;
         }

@@ -7,6 +7,7 @@ use rnic_base::Duration;
 use super::check_control;
 use crate::control::lanes::{Acks, Answers, LANES, LaneSet, StateLanes};
 use crate::control::report::{AckRate, Alpha, Carried, FlowActions, FlowReport, Gap, RateLimit, Ticks};
+use crate::control::report_control::{ReportControl, ReportPolicy};
 use crate::control::signals::Signals;
 use crate::control::{Control, ControlActions, ControlEvent, ControlInterest, ControlPolicy, ControlView, Cwnd};
 use crate::params::{ParamSpec, Params};
@@ -40,6 +41,7 @@ macro_rules! faulty {
             const NAME: &'static str = "faulty";
             const SUMMARY: &'static str = "a fixed window with a fault";
             const PARAMS: &'static [ParamSpec] = &[];
+            const REPORTS: ReportPolicy = ReportPolicy::of::<Self>();
 
             fn start(_: &Params, _: &ControlView) -> (Self, ControlActions) {
                 let flow = ($fault != Fault::NoFirstWord).then(|| answer(Fault::None, 1));
@@ -47,7 +49,7 @@ macro_rules! faulty {
             }
 
             fn interest(_: &Params) -> ControlInterest {
-                ControlInterest { reports: true, lanes: true, ..ControlInterest::default() }
+                ControlInterest { reports: true, ..ControlInterest::default() }
             }
 
             fn on_event(&mut self, event: &ControlEvent, _: &ControlView, _: &Params) -> ControlActions {
@@ -56,6 +58,10 @@ macro_rules! faulty {
                 let flow = (speaks && $fault != Fault::NoAnswer).then(|| answer($fault, self.0));
                 ControlActions { flow, ..ControlActions::default() }
             }
+        }
+
+        impl ReportControl for $name {
+            const LANES: bool = true;
 
             fn on_acks<L: StateLanes<Self> + ?Sized>(
                 states: &mut L,

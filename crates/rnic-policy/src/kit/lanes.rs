@@ -63,7 +63,7 @@ fn check_batch(
         reports.push(report);
     }
     let mut copies = Copies(runs.iter().map(|run| run.state).collect());
-    let done = (policy.on_acks)(&mut copies, &acks, set, params, &mut answers);
+    let done = (policy.reports.on_acks)(&mut copies, &acks, set, params, &mut answers);
     if done & !set != 0 {
         return Err(format!("was given lanes {set:#x} and worked on {done:#x}"));
     }

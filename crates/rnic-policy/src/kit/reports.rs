@@ -59,7 +59,7 @@ impl<'a> Run<'a> {
         let flow = first.flow.ok_or("understands reports, but has no first word on flows")?;
         check_flow(&flow, reads_reports)?;
         let in_force = Flows::new(&flow, flows as usize);
-        let carried = (policy.carry)(&mut state).filter(|_| flows == 1);
+        let carried = (policy.reports.carry)(&mut state).filter(|_| flows == 1);
         Ok(Self { policy, params, reads_reports, view, state, twin: state, carried, in_force, ecn: 0 })
     }
 
@@ -82,12 +82,12 @@ impl<'a> Run<'a> {
         check_flow(&flow, self.reads_reports).map_err(|what| format!("{event:?}: {what}"))?;
         if let Some(carried) = self.carried {
             let lost = || format!("{event:?}: a state that travels cannot be restored");
-            let mut rebuilt = (self.policy.restore)(&carried, &report, self.params).ok_or_else(lost)?;
+            let mut rebuilt = (self.policy.reports.restore)(&carried, &report, self.params).ok_or_else(lost)?;
             let stateless = (self.policy.on_event)(&mut rebuilt, &event, &self.view, self.params);
             if stateless != actions {
                 return Err(format!("{event:?} gave {actions:?}, and {stateless:?} when the state had travelled"));
             }
-            self.carried = (self.policy.carry)(&mut rebuilt);
+            self.carried = (self.policy.reports.carry)(&mut rebuilt);
         }
         self.apply(usize::from(report.flow), &flow);
         Ok(())

@@ -69,6 +69,7 @@ use rnic_policy::control::report::{
     AckRate, Alpha, Carried, FlowActions, FlowReport, Gap, NACK_RESOURCES, RateLimit, ReportKind, Ticks,
 };
 use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, ParamSpec, Params, Signals};
+use rnic_policy::{ReportControl, ReportPolicy};
 
 use super::waits::{self, SHARED, Waits, ticks};
 
@@ -130,6 +131,7 @@ impl Control for Swift {
         SHARED[3],
         SHARED[4],
     ];
+    const REPORTS: ReportPolicy = ReportPolicy::of::<Self>();
 
     fn start(params: &Params, _: &ControlView) -> (Self, ControlActions) {
         let mut state = Self::zeroed();
@@ -155,7 +157,7 @@ impl Control for Swift {
 
     fn interest(_: &Params) -> ControlInterest {
         let needs = Signals::ACKS | Signals::ROUND_TRIP | Signals::NACKS | Signals::TIMEOUTS;
-        ControlInterest { needs, acked: true, reports: true, lanes: true, ..ControlInterest::default() }
+        ControlInterest { needs, acked: true, reports: true, ..ControlInterest::default() }
     }
 
     #[inline(always)]
@@ -167,6 +169,10 @@ impl Control for Swift {
             _ => self.on_plain_event(event, view, params),
         }
     }
+}
+
+impl ReportControl for Swift {
+    const LANES: bool = true;
 
     #[inline(always)]
     fn on_acks<L: StateLanes<Self> + ?Sized>(

@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 use rnic_policy::control::lanes::{Acks, Answers, LANES, LaneSet, StateLanes};
 use rnic_policy::control::report::Ticks;
 use rnic_policy::control::{ControlActions, ControlEvent, ControlInterest, ControlView};
-use rnic_policy::{Control, ParamSpec, Params};
+use rnic_policy::{Control, ParamSpec, Params, ReportControl};
 use rnic_transports::control::swift::Swift;
 
 /// Swift with more state, of which every event touches every line.
@@ -43,6 +43,10 @@ macro_rules! wide {
                 }
                 self.swift.on_event(event, view, params)
             }
+        }
+
+        impl ReportControl for $name {
+            const LANES: bool = true;
 
             #[inline(always)]
             fn on_acks<L: StateLanes<Self> + ?Sized>(

@@ -52,7 +52,7 @@ struct AllTotals {
     srtt: [Ticks; LANES],
 }
 
-/// See [`rnic_policy::Control::on_acks`]; compiled twice, the processor decides.
+/// See [`rnic_policy::ReportControl::on_acks`]; compiled twice, the processor decides.
 #[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt"))]
 pub(super) fn on_acks<L: StateLanes<Swift> + ?Sized>(
     states: &mut L,
@@ -228,6 +228,7 @@ mod tests {
     use bytemuck::{Pod, Zeroable};
     use rnic_policy::control::ControlInterest;
     use rnic_policy::{Control, ControlActions, ControlEvent, ControlPolicy, ControlView, ParamSpec};
+    use rnic_policy::{ReportControl, ReportPolicy};
 
     use super::*;
 
@@ -249,6 +250,7 @@ mod tests {
         const NAME: &'static str = Swift::NAME;
         const SUMMARY: &'static str = Swift::SUMMARY;
         const PARAMS: &'static [ParamSpec] = Swift::PARAMS;
+        const REPORTS: ReportPolicy = ReportPolicy::of::<Self>();
 
         fn start(params: &Params, view: &ControlView) -> (Self, ControlActions) {
             let (swift, actions) = Swift::start(params, view);
@@ -262,6 +264,10 @@ mod tests {
         fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
             self.0.on_event(event, view, params)
         }
+    }
+
+    impl ReportControl for Plain {
+        const LANES: bool = true;
 
         fn on_acks<L: StateLanes<Self> + ?Sized>(
             states: &mut L,
