@@ -80,12 +80,12 @@ fn two_processes_move_and_verify_everything_through_a_bad_network() {
     let mut nic = open("127.0.0.1:0").expect("a free port");
     let impairment =
         Impairment { loss: percent(1), reorder: percent(2), duplicate: percent(1), ..Impairment::default() };
-    for transport in BOTH {
-        for op in Op::ALL {
+    for transport in BOTH.into_iter().chain(["falcon"]) {
+        for op in Op::ALL.into_iter().filter(|op| transport == "falcon" || !op.is_nvme()) {
             let config = PerfConfig {
                 transport: transport.to_owned(),
                 op,
-                size_bytes: 20_000,
+                size_bytes: if op.is_nvme() { 20_480 } else { 20_000 },
                 depth: 8,
                 length: Length::Count(100),
                 verify: true,
