@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rnic_base::Duration;
-use rnic_engine::{AsyncEvent, CqId, PdId, PeerId, SrqId, Transport};
+use rnic_engine::{AsyncEvent, CqId, PdId, PeerId, SendRequest, SrqId, Transport};
 use rnic_host::{Marking, Nic, Region, Settings};
 use rnic_wire::Qpn;
 
 use crate::abi::*;
 use crate::errno::{Errno, Result};
 use crate::event::EventQueue;
+use crate::file::File;
+use crate::notice;
 use crate::object::{ChannelObject, CqObject, Element, Ptr, QpObject, SrqObject};
 use crate::slab::Slab;
-use crate::watch;
-use crate::xrc::Xrcd;
 
 /// An asynchronous event that waits for `ibv_get_async_event`.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +59,17 @@ pub(crate) struct Srq {
     pub(crate) max_sge: u32,
     /// Of one of extended reliable connections: the handle of its domain.
     pub(crate) xrcd: Option<u32>,
+}
+
+/// A domain of extended reliable connections.
+#[derive(Debug)]
+pub(crate) struct Xrcd {
+    /// The file that it is shared by; `None` when it is not shared.
+    pub(crate) file: Option<File>,
+    /// How often it is open.
+    pub(crate) opened: u32,
+    /// Queue pairs and shared receive queues in it.
+    pub(crate) users: u32,
 }
 
 /// An address handle: whom datagrams with it go to.
@@ -167,6 +178,23 @@ impl Core {
         Ok(())
     }
 
+    /// Queues a request for queue pair `handle`; of an extended reliable connection, `srqn` names the shared receive
+    /// queue at the other end.
+    ///
+    /// # Errors
+    /// When there is no such queue pair, it sends nothing, or the engine refuses the request.
+    #[inline]
+    pub(crate) fn post_send(&mut self, handle: u32, request: &SendRequest<'_>, srqn: u32) -> Result<()> {
+        let qp = self.qps.get_mut(handle).ok_or(Errno::INVALID)?;
+        match qp.qp_type {
+            IBV_QPT_XRC_SEND => self.nic.post_send_shared(qp.qpn, request, srqn)?,
+            IBV_QPT_XRC_RECV => return Err(Errno::INVALID),
+            _ => self.nic.post_send(qp.qpn, request)?,
+        }
+        qp.posted += 1;
+        Ok(())
+    }
+
     /// Makes what was posted leave: once for all of it. In a long row of calls that only post, only now and then: what
     /// leaves together costs the kernel little more than one packet. The rest leaves with the next call of another
     /// kind, or the progress thread's next look.
@@ -219,7 +247,7 @@ impl Core {
     pub(crate) fn deliver(&mut self, events: &EventQueue<Waiting>) {
         while let Some(notice) = self.nic.poll_notice() {
             if !self.is_quiet {
-                watch::tell(&notice);
+                notice::tell(&notice);
             }
         }
         while let Some(event) = self.nic.poll_event() {

@@ -9,47 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::abi::*;
 use crate::errno::{Errno, Result, number, pointer};
-use crate::object::{self, PdObject};
-
-/// A thread domain.
-#[repr(C)]
-pub(crate) struct TdObject {
-    c: ibv_td,
-    /// Parent domains with it; changes under the context's lock.
-    users: AtomicU32,
-}
-
-/// What makes a domain a parent domain.
-#[derive(Debug)]
-pub(crate) struct Parent {
-    pd: *mut ibv_pd,
-    td: *mut ibv_td,
-}
-
-impl Parent {
-    /// Counts the parent domain as a user of both.
-    fn begin(pd: *mut ibv_pd, td: *mut ibv_td) -> Self {
-        // SAFETY: a program hands over domains that it has made; the counts are what keeps them alive from here on.
-        unsafe {
-            (*pd.cast::<PdObject>()).parents.fetch_add(1, Ordering::Relaxed);
-            if !td.is_null() {
-                (*td.cast::<TdObject>()).users.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        Self { pd, td }
-    }
-
-    /// The parent domain is gone.
-    pub(crate) fn end(self) {
-        // SAFETY: neither can have been given up: `begin` has counted this as a user.
-        unsafe {
-            (*self.pd.cast::<PdObject>()).parents.fetch_sub(1, Ordering::Relaxed);
-            if !self.td.is_null() {
-                (*self.td.cast::<TdObject>()).users.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-    }
-}
+use crate::object::{self, Parent, PdObject, TdObject};
 
 /// What `ibv_alloc_td` calls.
 ///

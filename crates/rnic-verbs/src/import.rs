@@ -14,23 +14,8 @@ use rnic_host::complain;
 use crate::abi::*;
 use crate::context::{Context, Shared};
 use crate::errno::{Errno, Result, pointer};
+use crate::file::File;
 use crate::object::{self, MrObject, PdObject};
-
-/// Which file a descriptor is of: every device has one of its own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct File {
-    device: u64,
-    inode: u64,
-}
-
-impl File {
-    pub(crate) fn of(fd: c_int) -> Option<Self> {
-        // SAFETY: zeros are a legal value, and `fstat` writes into it.
-        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: as above; a descriptor that is none is refused.
-        (unsafe { libc::fstat(fd, &raw mut stat) } == 0).then_some(Self { device: stat.st_dev, inode: stat.st_ino })
-    }
-}
 
 /// The devices that this process has open.
 static OPEN: Mutex<Vec<(File, Weak<Shared>)>> = Mutex::new(Vec::new());

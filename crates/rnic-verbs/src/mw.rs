@@ -9,7 +9,7 @@ use crate::abi::*;
 use crate::errno::{Errno, Result, number, pointer};
 use crate::mr::{pd_id, remote_rights};
 use crate::object::{self, MwObject};
-use crate::post;
+use crate::request;
 
 /// What `ibv_alloc_mw` calls.
 ///
@@ -90,8 +90,8 @@ pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: 
     number(context.shared.enter().and_then(|mut core| {
         // SAFETY: as above.
         let op = unsafe { binding(mw, next, &bind.bind_info) }?;
-        let flags = post::flags(bind.send_flags);
-        post::queue(&mut core, handle, &SendRequest { wr_id: bind.wr_id, op, sges: &[], flags }, 0)?;
+        let flags = request::flags(bind.send_flags);
+        core.post_send(handle, &SendRequest { wr_id: bind.wr_id, op, sges: &[], flags }, 0)?;
         core.leave();
         // SAFETY: as above; the program reads it when the call has come back.
         unsafe { ptr::write(&raw mut (*mw).rkey, next) };

@@ -10,8 +10,8 @@ use crate::device::{PORT, SPEED};
 use crate::errno::{Errno, Result, minus_one, number, pointer};
 use crate::mr;
 
-/// A buffer of `ibv_alloc_buf`.
-pub(crate) struct Buf {
+/// What `struct ibv_buf` leads to: a buffer of `ibv_alloc_buf`.
+struct Buf {
     pd: *mut ibv_pd,
     addr: *mut c_void,
     size: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Buf {
 /// # Safety
 /// `pd` is a living protection domain, `into` may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_alloc_buf(pd: *mut ibv_pd, size: usize, into: *mut *mut Buf) -> *mut c_void {
+pub unsafe extern "C" fn ibv_alloc_buf(pd: *mut ibv_pd, size: usize, into: *mut *mut ibv_buf) -> *mut c_void {
     let mut addr = ptr::null_mut();
     // SAFETY: the answer is put into a variable; a page is a power of two.
     let failure = unsafe { libc::posix_memalign(&raw mut addr, mr::PAGE, size) };
@@ -30,7 +30,7 @@ pub unsafe extern "C" fn ibv_alloc_buf(pd: *mut ibv_pd, size: usize, into: *mut 
         return pointer(Err(Errno(failure)));
     }
     // SAFETY: the caller's promise.
-    unsafe { *into = Box::into_raw(Box::new(Buf { pd, addr, size })) };
+    unsafe { *into = Box::into_raw(Box::new(Buf { pd, addr, size })).cast() };
     addr
 }
 
@@ -39,10 +39,10 @@ pub unsafe extern "C" fn ibv_alloc_buf(pd: *mut ibv_pd, size: usize, into: *mut 
 /// # Safety
 /// `buf` is from `ibv_alloc_buf`, no region lies in it, and it is not used again.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_free_buf(buf: *mut Buf) {
+pub unsafe extern "C" fn ibv_free_buf(buf: *mut ibv_buf) {
     // SAFETY: `ibv_alloc_buf` made a box of it, with memory of the C library, and the caller gives both up.
     unsafe {
-        let buf = Box::from_raw(buf);
+        let buf = Box::from_raw(buf.cast::<Buf>());
         libc::free(buf.addr);
     }
 }
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn ibv_free_buf(buf: *mut Buf) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_reg_buf_mr(
     pd: *mut ibv_pd,
-    buf: *mut Buf,
+    buf: *mut ibv_buf,
     addr: *mut c_void,
     length: usize,
     access: c_int,
@@ -103,7 +103,7 @@ unsafe fn memory_of(pd: *mut ibv_pd, attr: &ibv_mr_init_attr) -> Result<(*mut c_
             return Err(Errno::INVALID);
         }
         // SAFETY: the caller's promise.
-        let buf = unsafe { &*attr.buf };
+        let buf = unsafe { &*attr.buf.cast::<Buf>() };
         let offset = (attr.addr as usize).checked_sub(buf.addr as usize);
         let end = offset.and_then(|offset| offset.checked_add(attr.length));
         if buf.pd != pd || end.is_none_or(|end| end > buf.size) {
@@ -116,7 +116,7 @@ unsafe fn memory_of(pd: *mut ibv_pd, attr: &ibv_mr_init_attr) -> Result<(*mut c_
 
 /// `ibv_export_buf_dmabuf_fd`: no buffer has such a file, as with a device that makes none.
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_export_buf_dmabuf_fd(_buf: *mut Buf) -> c_int {
+pub extern "C" fn ibv_export_buf_dmabuf_fd(_buf: *mut ibv_buf) -> c_int {
     minus_one(Err(Errno(libc::ENODATA)))
 }
 

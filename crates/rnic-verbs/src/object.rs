@@ -2,13 +2,12 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::abi::*;
 use crate::context::Context;
-use crate::domain::Parent;
 use crate::event::{EventQueue, Unacknowledged};
-use crate::wr::Builder;
+use crate::request::Builder;
 
 /// A pointer to an object, as a value that threads may hand around: it is only followed while the object lives.
 pub(crate) struct Ptr<T>(pub(crate) *mut T);
@@ -50,6 +49,46 @@ impl PdObject {
     /// A new object for the domain `handle`.
     pub(crate) fn make(context: *mut ibv_context, handle: u32, parent: Option<Parent>) -> *mut ibv_pd {
         Box::into_raw(Box::new(Self { c: ibv_pd { context, handle }, parents: AtomicU32::new(0), parent })).cast()
+    }
+}
+
+/// A thread domain.
+#[repr(C)]
+pub(crate) struct TdObject {
+    pub(crate) c: ibv_td,
+    /// Parent domains with it; changes under the context's lock.
+    pub(crate) users: AtomicU32,
+}
+
+/// What makes a domain a parent domain.
+#[derive(Debug)]
+pub(crate) struct Parent {
+    pd: *mut ibv_pd,
+    td: *mut ibv_td,
+}
+
+impl Parent {
+    /// Counts the parent domain as a user of both.
+    pub(crate) fn begin(pd: *mut ibv_pd, td: *mut ibv_td) -> Self {
+        // SAFETY: a program hands over domains that it has made; the counts are what keeps them alive from here on.
+        unsafe {
+            (*pd.cast::<PdObject>()).parents.fetch_add(1, Ordering::Relaxed);
+            if !td.is_null() {
+                (*td.cast::<TdObject>()).users.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Self { pd, td }
+    }
+
+    /// The parent domain is gone.
+    pub(crate) fn end(self) {
+        // SAFETY: neither can have been given up: `begin` has counted this as a user.
+        unsafe {
+            (*self.pd.cast::<PdObject>()).parents.fetch_sub(1, Ordering::Relaxed);
+            if !self.td.is_null() {
+                (*self.td.cast::<TdObject>()).users.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
     }
 }
 

@@ -3,68 +3,15 @@
 use std::ffi::c_int;
 
 use rnic_base::limits::SGE_MAX;
-use rnic_engine::{Access, DatagramAddress, RecvRequest, RemoteMemory, SendFlags, SendOp, SendRequest, Sge};
+use rnic_engine::{Access, DatagramAddress, RecvRequest, RemoteMemory, SendOp, SendRequest};
 
 use rnic_wire::Qpn;
 
 use crate::abi::*;
 use crate::core::{Ah, Core, Qp};
 use crate::errno::{Errno, Result};
+use crate::request::{List, Target, flags};
 use crate::{mw, object};
-
-/// A scatter/gather list, as the engine takes it.
-pub(crate) struct List {
-    sges: [Sge; SGE_MAX],
-    len: usize,
-}
-
-impl List {
-    pub(crate) const EMPTY: Self = Self { sges: [Sge { addr: 0, len: 0, lkey: 0 }; SGE_MAX], len: 0 };
-
-    /// Adds an entry. One without bytes says nothing, and its key is not looked at.
-    #[inline]
-    pub(crate) fn push(&mut self, sge: &ibv_sge) -> Result<()> {
-        if sge.length > 0 {
-            *self.sges.get_mut(self.len).ok_or(Errno::INVALID)? =
-                Sge { addr: sge.addr, len: sge.length, lkey: sge.lkey };
-            self.len += 1;
-        }
-        Ok(())
-    }
-
-    #[inline]
-    pub(crate) fn as_slice(&self) -> &[Sge] {
-        &self.sges[..self.len]
-    }
-
-    /// The list that a request of C leads to.
-    ///
-    /// # Safety
-    /// `first` leads to `count` entries.
-    #[inline]
-    unsafe fn of(first: *const ibv_sge, count: c_int, limit: u32) -> Result<Self> {
-        let mut list = Self::EMPTY;
-        let count = usize::try_from(count).map_err(|_| Errno::INVALID)?;
-        if count > limit as usize {
-            return Err(Errno::INVALID);
-        }
-        for index in 0..count {
-            // SAFETY: the caller's promise.
-            list.push(unsafe { &*first.add(index) })?;
-        }
-        Ok(list)
-    }
-}
-
-/// The flags of a request, as the engine takes them.
-#[inline]
-pub(crate) fn flags(flags: u32) -> SendFlags {
-    let mut all = SendFlags::empty();
-    all.set(SendFlags::SIGNALED, flags & IBV_SEND_SIGNALED != 0);
-    all.set(SendFlags::SOLICITED, flags & IBV_SEND_SOLICITED != 0);
-    all.set(SendFlags::FENCE, flags & IBV_SEND_FENCE != 0);
-    all
-}
 
 /// What a request does.
 #[inline]
@@ -187,7 +134,7 @@ unsafe fn send_one(core: &mut Core, handle: u32, wr: &ibv_send_wr) -> Result<()>
         // SAFETY: the caller's promise.
         let op = unsafe { atomic_write(core, wr) }?;
         let request = SendRequest { wr_id: wr.wr_id, op, sges: &[], flags: flags(wr.send_flags) };
-        return queue(core, handle, &request, 0);
+        return core.post_send(handle, &request, 0);
     }
     if is_datagram {
         // SAFETY: every bit pattern is valid in the fields; a request for datagrams names an address handle.
@@ -214,16 +161,7 @@ unsafe fn send_one(core: &mut Core, handle: u32, wr: &ibv_send_wr) -> Result<()>
         unsafe { List::of(wr.sg_list, wr.num_sge, limit) }?
     };
     let request = SendRequest { wr_id: wr.wr_id, op, sges: list.as_slice(), flags: flags(wr.send_flags) };
-    queue(core, handle, &request, wr.remote_srqn)
-}
-
-/// Whom a datagram goes to.
-#[derive(Clone, Copy)]
-pub(crate) struct Target {
-    /// Of the address handle.
-    pub(crate) handle: u32,
-    pub(crate) qpn: u32,
-    pub(crate) qkey: u32,
+    core.post_send(handle, &request, wr.remote_srqn)
 }
 
 /// The operation for this type of queue pair: what a Send is depends on it.
@@ -238,20 +176,6 @@ pub(crate) fn addressed(core: &Core, handle: u32, op: SendOp, to: Option<Target>
     let mark = marking.bits();
     let to = DatagramAddress { peer, qpn: Qpn::new(to.qpn & 0xff_ffff), qkey: to.qkey, mark };
     Ok(SendOp::Datagram { to, immediate })
-}
-
-/// Queues a request in the engine's form; of an extended reliable connection, `srqn` names the shared receive queue at
-/// the other end.
-#[inline]
-pub(crate) fn queue(core: &mut Core, handle: u32, request: &SendRequest<'_>, srqn: u32) -> Result<()> {
-    let qp = core.qps.get_mut(handle).ok_or(Errno::INVALID)?;
-    match qp.qp_type {
-        IBV_QPT_XRC_SEND => core.nic.post_send_shared(qp.qpn, request, srqn)?,
-        IBV_QPT_XRC_RECV => return Err(Errno::INVALID),
-        _ => core.nic.post_send(qp.qpn, request)?,
-    }
-    qp.posted += 1;
-    Ok(())
 }
 
 /// Inline data goes with what sends data.

@@ -17,7 +17,8 @@ use crate::errno::{Errno, Result, number, pointer};
 use crate::event::Unacknowledged;
 use crate::mr::pd_id;
 use crate::object::{self, Ptr, QpObject};
-use crate::wr::{self, Builder};
+use crate::request::Builder;
+use crate::wr;
 
 /// What an extended creation may name; the rest belongs to what is not supported.
 const CREATE_MASK: u32 =

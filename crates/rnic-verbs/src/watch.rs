@@ -1,10 +1,9 @@
-//! Looking at an opened device from outside: captures, counters for `rnic top`, and what a NIC has to tell.
+//! Looking at an opened device from outside: captures, and counters for `rnic top`.
 
-use std::mem::{Discriminant, discriminant};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Once};
 
 use rnic_host::observe::{self, Identity, Observer};
-use rnic_host::{CaptureFile, Nic, Notice, Settings, complain};
+use rnic_host::{CaptureFile, Nic, Settings, complain};
 
 use crate::context::Shared;
 use crate::device;
@@ -41,44 +40,4 @@ pub(crate) fn observe(shared: &Arc<Shared>, settings: &Settings, wire: &str) -> 
     let identity = Identity::of_process(device::NAME, wire, settings);
     let shared = Arc::downgrade(shared);
     observe::serve(move || shared.upgrade().map(|shared| shared.look(|core| core.nic.snapshot(&identity)))).ok()
-}
-
-/// Says a notice of a NIC on standard error: each kind once in a process, however many devices it opens, as paths that
-/// change would fill the screen.
-#[cold]
-pub(crate) fn tell(notice: &Notice) {
-    static TOLD: Mutex<Told> = Mutex::new(Told(Vec::new()));
-    if TOLD.lock().unwrap_or_else(PoisonError::into_inner).is_first_of_kind(notice) {
-        complain(notice);
-    }
-}
-
-/// Kinds of notices that have been said.
-#[derive(Debug)]
-struct Told(Vec<Discriminant<Notice>>);
-
-impl Told {
-    fn is_first_of_kind(&mut self, notice: &Notice) -> bool {
-        let kind = discriminant(notice);
-        let is_first = !self.0.contains(&kind);
-        if is_first {
-            self.0.push(kind);
-        }
-        is_first
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_kind_of_notice_is_said_once() {
-        let mut told = Told(Vec::new());
-        let narrow = |peer: &str| Notice::PathTooNarrow(peer.parse().expect("an address"));
-        assert!(told.is_first_of_kind(&narrow("10.0.0.1:4791")));
-        assert!(!told.is_first_of_kind(&narrow("10.0.0.2:4791")));
-        assert!(told.is_first_of_kind(&Notice::CaptureEnded("No space left on device".to_owned())));
-        assert!(!told.is_first_of_kind(&Notice::CaptureEnded("File too large".to_owned())));
-    }
 }

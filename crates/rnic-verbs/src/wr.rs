@@ -1,77 +1,16 @@
 //! The functions behind `ibv_wr_*`: requests are built call by call and posted together.
 
-use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use rnic_engine::{RemoteMemory, SendFlags, SendOp, SendRequest};
+use rnic_engine::{RemoteMemory, SendOp, SendRequest};
 
 use crate::abi::*;
 use crate::core::Core;
 use crate::errno::{Errno, Result};
 use crate::mw;
 use crate::object::{self, QpObject};
-use crate::post::{self, List, Target};
-
-/// Requests between `wr_start` and `wr_complete`.
-pub(crate) struct Builder {
-    /// Held by the thread between the two.
-    taken: AtomicBool,
-    /// Bytes of inline data in a request, at most.
-    inline_max: usize,
-    state: UnsafeCell<State>,
-}
-
-#[derive(Default)]
-struct State {
-    requests: Vec<Request>,
-    failed: Option<Errno>,
-}
-
-/// A request that is being built.
-struct Request {
-    wr_id: u64,
-    op: SendOp,
-    flags: SendFlags,
-    data: Data,
-    /// Whom a datagram goes to.
-    to: Option<Target>,
-    /// The shared receive queue at the other end of an extended reliable connection.
-    srqn: u32,
-}
-
-enum Data {
-    List(Box<List>),
-    /// Copied already: the program may change it from here on.
-    Inline(Vec<u8>),
-}
-
-impl Builder {
-    /// For requests with up to `inline_max` bytes of inline data.
-    pub(crate) fn new(inline_max: u32) -> Self {
-        Self { taken: AtomicBool::new(false), inline_max: inline_max as usize, state: UnsafeCell::default() }
-    }
-
-    fn take(&self) {
-        while self.taken.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            std::thread::yield_now();
-        }
-    }
-
-    fn give_back(&self) {
-        self.taken.store(false, Ordering::Release);
-    }
-
-    /// What is being built.
-    ///
-    /// # Safety
-    /// The caller is between `wr_start` and the end, and makes one reference at a time.
-    #[expect(clippy::mut_from_ref, reason = "`taken` is the lock of what this leads to")]
-    unsafe fn state(&self) -> &mut State {
-        // SAFETY: the caller's promise.
-        unsafe { &mut *self.state.get() }
-    }
-}
+use crate::post;
+use crate::request::{self, Batch, Data, List, Request, Target};
 
 /// Begins a request.
 ///
@@ -81,29 +20,7 @@ unsafe fn begin(qp: *mut ibv_qp_ex, op: SendOp) {
     // SAFETY: the caller's promise; the identifier and the flags are fields that the program sets before.
     let (object, wr_id, flags) = unsafe { (object::qp_ex(qp), (*qp).wr_id, (*qp).wr_flags) };
     // SAFETY: the caller's promise.
-    let state = unsafe { object.builder.state() };
-    state.requests.push(Request {
-        wr_id,
-        op,
-        flags: post::flags(flags),
-        data: Data::List(Box::new(List::EMPTY)),
-        to: None,
-        srqn: 0,
-    });
-}
-
-/// Gives the latest request its data.
-///
-/// # Safety
-/// As [`begin`].
-unsafe fn set_data(qp: *mut ibv_qp_ex, data: Result<Data>) {
-    // SAFETY: the caller's promise.
-    let state = unsafe { object::qp_ex(qp).builder.state() };
-    match (state.requests.last_mut(), data) {
-        (Some(request), Ok(data)) => request.data = data,
-        (None, _) => state.failed = Some(Errno::INVALID),
-        (_, Err(errno)) => state.failed = Some(errno),
-    }
+    unsafe { object.builder.batch() }.begin(wr_id, op, request::flags(flags));
 }
 
 // SAFETY: C calls it, by the pointer in the structure, with what the header says.
@@ -131,7 +48,7 @@ unsafe extern "C" fn wr_bind_mw(qp: *mut ibv_qp_ex, window: *mut ibv_mw, rkey: u
         // SAFETY: as above.
         Ok(op) => unsafe { begin(qp, op) },
         // SAFETY: as above.
-        Err(errno) => unsafe { object::qp_ex(qp).builder.state() }.failed = Some(errno),
+        Err(errno) => unsafe { object::qp_ex(qp).builder.batch() }.fail(errno),
     }
 }
 
@@ -151,18 +68,14 @@ unsafe extern "C" fn wr_flush(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, len: usi
             begin(qp, SendOp::Flush { remote: RemoteMemory { addr, rkey }, len, placement, selectivity });
         },
         // SAFETY: as above.
-        Err(_) => unsafe { object::qp_ex(qp).builder.state() }.failed = Some(Errno::INVALID),
+        Err(_) => unsafe { object::qp_ex(qp).builder.batch() }.fail(Errno::INVALID),
     }
 }
 
 // SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, srqn: u32) {
     // SAFETY: as above.
-    let state = unsafe { object::qp_ex(qp).builder.state() };
-    match state.requests.last_mut() {
-        Some(request) => request.srqn = srqn,
-        None => state.failed = Some(Errno::INVALID),
-    }
+    unsafe { object::qp_ex(qp).builder.batch() }.set_srqn(srqn);
 }
 
 // SAFETY: C calls it, by the pointer in the structure, with what the header says.
@@ -217,7 +130,7 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, first: *c
         pushed = pushed.and_then(|()| list.push(unsafe { &*first.add(index) }));
     }
     // SAFETY: C calls it between `wr_start` and `wr_complete`.
-    unsafe { set_data(qp, pushed.map(|()| Data::List(Box::new(list)))) };
+    unsafe { object::qp_ex(qp).builder.batch() }.set_data(pushed.map(|()| Data::List(Box::new(list))));
 }
 
 // SAFETY: C calls it, by the pointer in the structure, with what the header says.
@@ -229,7 +142,7 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, l
 // SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, first: *const ibv_data_buf) {
     // SAFETY: C hands over a living queue pair.
-    let most = unsafe { object::qp_ex(qp) }.builder.inline_max;
+    let most = unsafe { object::qp_ex(qp) }.builder.inline_max();
     let mut bytes = Vec::new();
     let mut data = Ok(());
     for index in 0..count {
@@ -246,20 +159,17 @@ unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, f
         }
     }
     // SAFETY: C calls it between `wr_start` and `wr_complete`.
-    unsafe { set_data(qp, data.map(|()| Data::Inline(bytes))) };
+    unsafe { object::qp_ex(qp).builder.batch() }.set_data(data.map(|()| Data::Inline(bytes)));
 }
 
 // SAFETY: C calls it, by the pointer in the structure, with what the header says.
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, remote_qpn: u32, remote_qkey: u32) {
     // SAFETY: as above; the address handle is one that the program has made.
-    let (state, to) = unsafe {
+    let (batch, handle) = unsafe {
         let handle = (!ah.is_null()).then(|| (*ah).handle);
-        (object::qp_ex(qp).builder.state(), handle)
+        (object::qp_ex(qp).builder.batch(), handle)
     };
-    match (state.requests.last_mut(), to) {
-        (Some(request), Some(handle)) => request.to = Some(Target { handle, qpn: remote_qpn, qkey: remote_qkey }),
-        _ => state.failed = Some(Errno::INVALID),
-    }
+    batch.set_target(handle.map(|handle| Target { handle, qpn: remote_qpn, qkey: remote_qkey }));
 }
 
 // SAFETY: C calls it, by the pointer in the structure, with what the header says.
@@ -268,9 +178,7 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     let builder = unsafe { &object::qp_ex(qp).builder };
     builder.take();
     // SAFETY: the lock is ours.
-    let state = unsafe { builder.state() };
-    state.requests.clear();
-    state.failed = None;
+    unsafe { builder.batch() }.clear();
 }
 
 // SAFETY: C calls it, by the pointer in the structure, with what the header says.
@@ -284,29 +192,27 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: C hands over a living queue pair.
     let object = unsafe { object::qp_ex(qp) };
     // SAFETY: C calls it after `wr_start`, which took the lock.
-    let posted = post_all(object, unsafe { object.builder.state() });
+    let posted = post_all(object, unsafe { object.builder.batch() });
     object.builder.give_back();
     posted.err().map_or(0, |errno| errno.0)
 }
 
 /// Posts all or nothing: everything that can be wrong is looked at before anything is queued.
-fn post_all(object: &QpObject, state: &State) -> Result<()> {
-    if let Some(errno) = state.failed {
-        return Err(errno);
-    }
+fn post_all(object: &QpObject, batch: &Batch) -> Result<()> {
+    let requests = batch.requests()?;
     // SAFETY: a queue pair's context is open as long as it lives.
     let mut core = unsafe { object::context(object.c.qp_base.context) }.shared.enter()?;
     let handle = object.c.qp_base.handle;
     let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
     let room = core.nic.send_queue_room(qp.qpn).ok_or(Errno::INVALID)?;
-    if state.requests.len() > room as usize {
+    if requests.len() > room as usize {
         return Err(Errno::NO_MEMORY);
     }
-    if state.requests.iter().any(|request| matches!(&request.data, Data::Inline(bytes) if !bytes.is_empty())) {
+    if requests.iter().any(|request| matches!(&request.data, Data::Inline(bytes) if !bytes.is_empty())) {
         post::prepare_inline(&mut core, handle)?;
     }
-    state.requests.iter().try_for_each(|request| check_one(&core, handle, request))?;
-    let posted = state.requests.iter().try_for_each(|request| post_one(&mut core, handle, request));
+    requests.iter().try_for_each(|request| check_one(&core, handle, request))?;
+    let posted = requests.iter().try_for_each(|request| post_one(&mut core, handle, request));
     core.leave();
     posted
 }
@@ -345,7 +251,7 @@ fn post_one(core: &mut Core, handle: u32, request: &Request) -> Result<()> {
     };
     let Request { wr_id, op, flags, srqn, .. } = *request;
     let op = post::addressed(core, handle, op, request.to)?;
-    post::queue(core, handle, &SendRequest { wr_id, op, sges: list.as_slice(), flags }, srqn)
+    core.post_send(handle, &SendRequest { wr_id, op, sges: list.as_slice(), flags }, srqn)
 }
 
 const DATAGRAM: u64 = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;

@@ -6,9 +6,9 @@
 use std::ffi::c_int;
 
 use crate::abi::*;
-use crate::core::Core;
+use crate::core::{Core, Xrcd};
 use crate::errno::{Errno, Result, number, pointer};
-use crate::import::File;
+use crate::file::File;
 use crate::object;
 
 /// A domain, for the program.
@@ -16,17 +16,6 @@ use crate::object;
 pub(crate) struct XrcdObject {
     c: ibv_xrcd,
     handle: u32,
-}
-
-/// A domain.
-#[derive(Debug)]
-pub(crate) struct Xrcd {
-    /// Of which file it is; none of one that is not shared.
-    file: Option<File>,
-    /// How often it is open.
-    opened: u32,
-    /// Queue pairs and shared receive queues in it.
-    pub(crate) users: u32,
 }
 
 /// The handle of the domain behind a pointer of the program's; it counts one user more.

@@ -284,6 +284,12 @@ pub(crate) struct ibv_mr {
     pub(crate) rkey: u32,
 }
 
+/// A buffer of the library; the header declares no fields.
+#[repr(C)]
+pub(crate) struct ibv_buf {
+    _private: [u8; 0],
+}
+
 #[repr(C)]
 pub(crate) struct ibv_mr_init_attr {
     pub(crate) length: usize,
@@ -294,7 +300,7 @@ pub(crate) struct ibv_mr_init_attr {
     pub(crate) fd: c_int,
     pub(crate) fd_offset: u64,
     pub(crate) dmah: *mut c_void,
-    pub(crate) buf: *mut crate::newer::Buf,
+    pub(crate) buf: *mut ibv_buf,
 }
 
 #[repr(C)]

@@ -1,0 +1,205 @@
+//! Work requests on their way from C to the engine: lists, flags, and what `ibv_wr_*` builds.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rnic_base::limits::SGE_MAX;
+use rnic_engine::{SendFlags, SendOp, Sge};
+
+use crate::abi::*;
+use crate::errno::{Errno, Result};
+
+/// A scatter/gather list, as the engine takes it.
+pub(crate) struct List {
+    sges: [Sge; SGE_MAX],
+    len: usize,
+}
+
+impl List {
+    pub(crate) const EMPTY: Self = Self { sges: [Sge { addr: 0, len: 0, lkey: 0 }; SGE_MAX], len: 0 };
+
+    /// Adds an entry. One without bytes says nothing, and its key is not looked at.
+    #[inline]
+    pub(crate) fn push(&mut self, sge: &ibv_sge) -> Result<()> {
+        if sge.length > 0 {
+            *self.sges.get_mut(self.len).ok_or(Errno::INVALID)? =
+                Sge { addr: sge.addr, len: sge.length, lkey: sge.lkey };
+            self.len += 1;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[Sge] {
+        &self.sges[..self.len]
+    }
+
+    /// The list that a request of C leads to.
+    ///
+    /// # Safety
+    /// `first` leads to `count` entries.
+    #[inline]
+    pub(crate) unsafe fn of(first: *const ibv_sge, count: c_int, limit: u32) -> Result<Self> {
+        let mut list = Self::EMPTY;
+        let count = usize::try_from(count).map_err(|_| Errno::INVALID)?;
+        if count > limit as usize {
+            return Err(Errno::INVALID);
+        }
+        for index in 0..count {
+            // SAFETY: the caller's promise.
+            list.push(unsafe { &*first.add(index) })?;
+        }
+        Ok(list)
+    }
+}
+
+/// The flags of a request, as the engine takes them.
+#[inline]
+pub(crate) fn flags(flags: u32) -> SendFlags {
+    let mut all = SendFlags::empty();
+    all.set(SendFlags::SIGNALED, flags & IBV_SEND_SIGNALED != 0);
+    all.set(SendFlags::SOLICITED, flags & IBV_SEND_SOLICITED != 0);
+    all.set(SendFlags::FENCE, flags & IBV_SEND_FENCE != 0);
+    all
+}
+
+/// Whom a datagram goes to.
+#[derive(Clone, Copy)]
+pub(crate) struct Target {
+    /// Of the address handle.
+    pub(crate) handle: u32,
+    pub(crate) qpn: u32,
+    pub(crate) qkey: u32,
+}
+
+/// A request that is being built.
+pub(crate) struct Request {
+    pub(crate) wr_id: u64,
+    pub(crate) op: SendOp,
+    pub(crate) flags: SendFlags,
+    pub(crate) data: Data,
+    /// Whom a datagram goes to.
+    pub(crate) to: Option<Target>,
+    /// The shared receive queue at the other end of an extended reliable connection.
+    pub(crate) srqn: u32,
+}
+
+/// What a request sends.
+pub(crate) enum Data {
+    List(Box<List>),
+    /// Copied already: the program may change it from here on.
+    Inline(Vec<u8>),
+}
+
+/// Requests between `wr_start` and `wr_complete`, and the first error among them.
+#[derive(Default)]
+pub(crate) struct Batch {
+    requests: Vec<Request>,
+    failed: Option<Errno>,
+}
+
+impl Batch {
+    /// Forgets everything: another batch begins.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.requests.clear();
+        self.failed = None;
+    }
+
+    /// Begins a request, without data as yet.
+    #[inline]
+    pub(crate) fn begin(&mut self, wr_id: u64, op: SendOp, flags: SendFlags) {
+        self.requests.push(Request { wr_id, op, flags, data: Data::List(Box::new(List::EMPTY)), to: None, srqn: 0 });
+    }
+
+    /// Gives the latest request its data.
+    #[inline]
+    pub(crate) fn set_data(&mut self, data: Result<Data>) {
+        match (self.requests.last_mut(), data) {
+            (Some(request), Ok(data)) => request.data = data,
+            (None, _) => self.fail(Errno::INVALID),
+            (_, Err(errno)) => self.fail(errno),
+        }
+    }
+
+    /// Says whom the datagram of the latest request goes to.
+    #[inline]
+    pub(crate) fn set_target(&mut self, to: Option<Target>) {
+        match (self.requests.last_mut(), to) {
+            (Some(request), Some(to)) => request.to = Some(to),
+            _ => self.fail(Errno::INVALID),
+        }
+    }
+
+    /// Says which shared receive queue the latest request goes to.
+    #[inline]
+    pub(crate) fn set_srqn(&mut self, srqn: u32) {
+        match self.requests.last_mut() {
+            Some(request) => request.srqn = srqn,
+            None => self.fail(Errno::INVALID),
+        }
+    }
+
+    /// Nothing of the batch will be posted.
+    #[inline]
+    pub(crate) fn fail(&mut self, errno: Errno) {
+        self.failed = Some(errno);
+    }
+
+    /// Returns the requests.
+    ///
+    /// # Errors
+    /// When one of them could not be built.
+    #[inline]
+    pub(crate) fn requests(&self) -> Result<&[Request]> {
+        self.failed.map_or(Ok(&self.requests), Err)
+    }
+}
+
+/// Where a queue pair's requests are built, call by call.
+pub(crate) struct Builder {
+    /// Held by the thread between `wr_start` and `wr_complete`.
+    taken: AtomicBool,
+    /// Bytes of inline data in a request, at most.
+    inline_max: usize,
+    batch: UnsafeCell<Batch>,
+}
+
+impl Builder {
+    /// For requests with up to `inline_max` bytes of inline data.
+    pub(crate) fn new(inline_max: u32) -> Self {
+        Self { taken: AtomicBool::new(false), inline_max: inline_max as usize, batch: UnsafeCell::default() }
+    }
+
+    /// Returns how many bytes of inline data a request may have.
+    #[inline]
+    pub(crate) fn inline_max(&self) -> usize {
+        self.inline_max
+    }
+
+    /// Waits until no other thread builds requests, and keeps others out until [`Builder::give_back`].
+    #[inline]
+    pub(crate) fn take(&self) {
+        while self.taken.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Lets other threads build requests.
+    #[inline]
+    pub(crate) fn give_back(&self) {
+        self.taken.store(false, Ordering::Release);
+    }
+
+    /// Returns what is being built.
+    ///
+    /// # Safety
+    /// The caller is between `take` and `give_back`, and makes one reference at a time.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "`taken` is the lock of what this leads to")]
+    pub(crate) unsafe fn batch(&self) -> &mut Batch {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.batch.get() }
+    }
+}
