@@ -6,10 +6,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use rnic_host::Marking;
 
 use crate::abi::*;
+use crate::context::Context;
 use crate::core::{Ah, Core};
 use crate::device::{self, ADDRESS_HANDLES_MAX, PORT};
 use crate::errno::{Errno, Result, number, pointer};
-use crate::object::{self, AhObject};
+use crate::object::AhObject;
 use crate::wire;
 
 /// Where `attr` leads: the address there and ours.
@@ -55,7 +56,7 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
     // SAFETY: the caller's promise.
     let (context, handle, attr) = unsafe { ((*pd).context, (*pd).handle, &*attr) };
     // SAFETY: as above.
-    let guard = unsafe { object::context(context) }.shared.enter();
+    let guard = unsafe { Context::of(context) }.shared.enter();
     pointer(guard.and_then(|mut core| {
         let handle = create(&mut core, handle, attr)?;
         Ok(Box::into_raw(Box::new(AhObject { c: ibv_ah { context, pd, handle } })).cast())
@@ -69,7 +70,7 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     // SAFETY: the caller's promise.
-    let (context, handle) = unsafe { (object::context((*ah).context), (*ah).handle) };
+    let (context, handle) = unsafe { (Context::of((*ah).context), (*ah).handle) };
     number(context.shared.enter().and_then(|mut core| {
         let known = core.ahs.remove(handle).ok_or(Errno::INVALID)?;
         core.retire(known.peer);

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use crate::abi::*;
+use crate::context::Context;
 use crate::core::Waiting;
 use crate::errno::{Errno, Result, minus_one, number, pointer};
 use crate::event::EventQueue;
@@ -11,7 +12,7 @@ use crate::object::{self, ChannelObject, CqObject, Element, Ptr, QpObject, SrqOb
 
 fn create_channel(context: *mut ibv_context) -> Result<*mut ibv_comp_channel> {
     // SAFETY: a program hands over contexts that it has opened.
-    drop(unsafe { object::context(context) }.shared.enter()?);
+    drop(unsafe { Context::of(context) }.shared.enter()?);
     let events = EventQueue::new()?;
     let c = ibv_comp_channel { context, fd: events.fd(), refcnt: 0 };
     Ok(Box::into_raw(Box::new(ChannelObject { c, events })).cast())
@@ -30,7 +31,7 @@ pub extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     // SAFETY: the caller's promise.
-    let context = unsafe { object::context((*channel).context) };
+    let context = unsafe { Context::of((*channel).context) };
     number(context.shared.enter().and_then(|_guard| {
         // SAFETY: the count changes with the lock held, which it is.
         if unsafe { (*channel).refcnt } > 0 {
@@ -53,7 +54,7 @@ pub unsafe extern "C" fn ibv_get_cq_event(
     cq_context: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let (events, context) = unsafe { (&object::channel(channel).events, object::context((*channel).context)) };
+    let (events, context) = unsafe { (&object::channel(channel).events, Context::of((*channel).context)) };
     context.shared.hand_over();
     // SAFETY: a completion queue takes its events out of the channel before it goes, for which it waits until this has
     // been counted, and then for the acknowledgement.
@@ -84,7 +85,7 @@ pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: u32) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     // SAFETY: the caller's promise.
-    let events = &unsafe { object::context(context) }.shared.events;
+    let events = &unsafe { Context::of(context) }.shared.events;
     // SAFETY: an object takes its events out of the queue before it goes, for which it waits until this has been
     // counted, and then for the acknowledgement.
     let fetched = |waiting: &Waiting| unsafe {

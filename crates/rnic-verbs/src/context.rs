@@ -3,23 +3,19 @@
 use std::mem::offset_of;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rnic_engine::Transport;
+use rnic_host::Settings;
 use rnic_host::observe::Observer;
-use rnic_host::{Settings, TransportChoice, complain};
 
 use crate::abi::*;
 use crate::cancel::Uncancelled;
 use crate::core::{Core, Waiting};
-use crate::device::{self, Device};
 use crate::errno::{Errno, Result};
 use crate::event::EventQueue;
-use crate::fork::{self, Process};
+use crate::fork::Process;
 use crate::progress::{Descriptors, Driver, Guard, Machine};
-use crate::{cq, device as queries, domain, import, mw, odp, poll, post, qp, srq, watch, wire, xrc};
 
 /// An opened device.
 #[repr(C)]
@@ -76,13 +72,32 @@ impl Machine for Driven {
 }
 
 impl Shared {
+    /// Has the NIC driven from now on.
+    ///
+    /// # Errors
+    /// When the process has no descriptor or no thread left.
+    pub(crate) fn start(core: Core, settings: &Settings) -> Result<Arc<Self>> {
+        let queue_pairs_max = core.nic.queue_pairs_max();
+        let events = Arc::new(EventQueue::new()?);
+        let driven = Driven { core, events: Arc::clone(&events) };
+        let driver = Driver::start(driven, settings.progress)
+            .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+        Ok(Arc::new(Self { driver, events, process: Process::current(), queue_pairs_max }))
+    }
+
+    /// Returns whether this process has opened the device: a child has only a copy of what its parent had.
+    #[inline]
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.process.is_current()
+    }
+
     /// Takes the lock on behalf of the program, which so drives the NIC itself.
     ///
     /// # Errors
     /// In a child of the process that has opened the device.
     #[inline]
     pub(crate) fn enter(&self) -> Result<NicGuard<'_>> {
-        if !self.process.is_current() {
+        if !self.is_of_this_process() {
             return Err(Errno::FORKED);
         }
         Ok(NicGuard(self.driver.lock()))
@@ -139,136 +154,45 @@ impl Drop for NicGuard<'_> {
 
 impl Context {
     /// Where the structure that programs know stands in this one.
-    pub(crate) const C_OFFSET: usize = offset_of!(Self, c) + offset_of!(verbs_context, context);
+    const C_OFFSET: usize = offset_of!(Self, c) + offset_of!(verbs_context, context);
 
-    /// Opens the device.
-    pub(crate) fn open(device: &'static Device) -> Result<*mut ibv_context> {
-        let _uncancelled = Uncancelled::begin();
-        fork::watch();
-        let settings = Settings::from_environment().map_err(|error| {
-            complain(&error);
-            Errno::INVALID
-        })?;
-        device::open_with(&settings);
-        if let Some(shared) = open_already(&settings) {
-            return Ok(Self::import(import::command_channel()?, shared));
-        }
-        Self::open_new(device, &settings)
-    }
-
-    fn open_new(device: &'static Device, settings: &Settings) -> Result<*mut ibv_context> {
-        let (transport, fallbacks) = transports(settings)?;
-        let mut nic = wire::open(settings).map_err(|error| {
-            complain(&error);
-            Errno::from(error)
-        })?;
-        watch::capture(&mut nic, settings)?;
-        let wire = device::wire(settings, nic.port());
-        let queue_pairs_max = nic.queue_pairs_max();
-        device::announce(settings, &wire);
-        let events = Arc::new(EventQueue::new()?);
-        let command = import::command_channel()?;
-        let core = Core::new(nic, transport, fallbacks, settings);
-        let driven = Driven { core, events: Arc::clone(&events) };
-        let driver = Driver::start(driven, settings.progress)
-            .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
-        let shared = Arc::new(Shared { driver, events, process: Process::current(), queue_pairs_max });
-        import::announce(&command, &shared);
-        *ONLY.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&shared);
-        let observer = watch::observe(&shared, settings, &wire);
-        Ok(Self::make(device, command, shared, observer))
-    }
-
-    /// A second context of a device that is open. Asynchronous events of its objects come to whichever is asked first.
-    pub(crate) fn import(command: OwnedFd, shared: Arc<Shared>) -> *mut ibv_context {
-        Self::make(Device::get(), command, shared, None)
-    }
-
-    fn make(
-        device: &'static Device,
+    /// Makes a context around `c`, in which everything stands but the descriptors.
+    pub(crate) fn make(
+        mut c: verbs_context,
         command: OwnedFd,
         shared: Arc<Shared>,
         observer: Option<Observer>,
     ) -> *mut ibv_context {
-        let c = structure(device, command.as_raw_fd(), shared.events.fd());
+        c.context.cmd_fd = command.as_raw_fd();
+        c.context.async_fd = shared.events.fd();
         let context = Box::into_raw(Box::new(Self { c, shared, observer, _command: command }));
         // SAFETY: a field of what has just been made.
         unsafe { &raw mut (*context).c.context }
     }
 
+    /// Returns the context behind a C pointer.
+    ///
+    /// # Safety
+    /// The pointer is one that this library has given out for a context that is open.
+    #[inline]
+    pub(crate) unsafe fn of<'a>(pointer: *mut ibv_context) -> &'a Self {
+        // SAFETY: the caller's promise; `C_OFFSET` is where the C structure stands in ours.
+        unsafe { &*pointer.byte_sub(Self::C_OFFSET).cast() }
+    }
+
     /// Closes the device. Objects that are still there are lost with it, as with any other device.
     ///
     /// # Safety
-    /// The pointer is from [`Context::open`], and the last use of it.
+    /// The pointer is from [`Context::make`], and the last use of it.
     pub(crate) unsafe fn close(pointer: *mut ibv_context) {
         let _uncancelled = Uncancelled::begin();
-        // SAFETY: `open` made a box of it, and the caller gives it up.
+        // SAFETY: `make` made a box of it, and the caller gives it up.
         let mut context = unsafe { Box::from_raw(pointer.byte_sub(Self::C_OFFSET).cast::<Self>()) };
-        if context.shared.process.is_current() {
+        if context.shared.is_of_this_process() {
             drop(context.observer.take());
         } else {
             // The thread is the parent's, and so are the queue pairs: touch neither.
             std::mem::forget(context);
         }
     }
-}
-
-/// The device as it was opened last, if it still is.
-static ONLY: Mutex<Weak<Shared>> = Mutex::new(Weak::new());
-
-/// The device that this process has open, when it can have no other: real RoCEv2 peers send to one port whatever a
-/// packet is for, and one socket hears that. Programs open the device again (perftest with `-R` does, for itself and
-/// through the connection manager) and get another context of it.
-fn open_already(settings: &Settings) -> Option<Arc<Shared>> {
-    let known = settings.real_roce_peers.then(|| ONLY.lock().unwrap_or_else(PoisonError::into_inner).upgrade())?;
-    known.filter(|shared| shared.process.is_current())
-}
-
-/// The transports that are offered: the first, and those that will do where it is lacking.
-fn transports(settings: &Settings) -> Result<(Transport, Vec<Transport>)> {
-    let said = |error: &dyn std::fmt::Display| {
-        complain(error);
-        Errno::INVALID
-    };
-    let made = |choice: TransportChoice| Transport::new(choice.profile).map_err(|error| said(&error));
-    let first = settings.transport_choice().map_err(|error| said(&error))?;
-    let others = settings.fallback_choices().map_err(|error| said(&error))?;
-    Ok((made(first)?, others.into_iter().map(made).collect::<Result<_>>()?))
-}
-
-fn structure(device: &'static Device, cmd_fd: i32, async_fd: i32) -> verbs_context {
-    // SAFETY: null pointers, absent functions and zeros are all valid for these fields.
-    let mut c: verbs_context = unsafe { std::mem::zeroed() };
-    c.query_port = Some(queries::query_port);
-    c.query_device_ex = Some(queries::query_device_ex);
-    c.open_xrcd = Some(xrc::open_xrcd);
-    c.close_xrcd = Some(xrc::close_xrcd);
-    c.advise_mr = Some(odp::advise_mr);
-    c.alloc_td = Some(domain::alloc_td);
-    c.dealloc_td = Some(domain::dealloc_td);
-    c.alloc_parent_domain = Some(domain::alloc_parent_domain);
-    c.query_rt_values = Some(queries::query_rt_values);
-    c.create_cq_ex = Some(cq::create_cq_ex);
-    c.modify_cq = Some(cq::modify_cq);
-    c.create_qp_ex = Some(qp::create_qp_ex);
-    c.create_srq_ex = Some(srq::create_srq_ex);
-    c.get_srq_num = Some(srq::get_srq_num);
-    c.sz = size_of::<verbs_context>();
-    let context = &mut c.context;
-    context.device = device.pointer();
-    context.cmd_fd = cmd_fd;
-    context.async_fd = async_fd;
-    context.num_comp_vectors = device::COMPLETION_VECTORS;
-    context.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
-    context.abi_compat = ptr::without_provenance_mut(usize::MAX);
-    let ops = &mut context.ops;
-    ops.poll_cq = Some(poll::poll_cq);
-    ops.req_notify_cq = Some(poll::req_notify_cq);
-    ops.post_send = Some(post::post_send);
-    ops.post_recv = Some(post::post_recv);
-    ops.post_srq_recv = Some(post::post_srq_recv);
-    ops.alloc_mw = Some(mw::alloc_mw);
-    ops.bind_mw = Some(mw::bind_mw);
-    ops.dealloc_mw = Some(mw::dealloc_mw);
-    c
 }

@@ -6,11 +6,12 @@ use std::ffi::{c_int, c_void};
 use rnic_base::limits::COMPLETIONS_MAX;
 
 use crate::abi::*;
+use crate::context::Context;
 use crate::core::Cq;
 use crate::device::COMPLETION_VECTORS;
 use crate::errno::{Errno, Result, number, pointer};
 use crate::event::Unacknowledged;
-use crate::object::{self, ChannelObject, CqObject, Ptr};
+use crate::object::{ChannelObject, CqObject, Ptr};
 use crate::poll;
 
 /// Entries of a completion queue, at least.
@@ -29,7 +30,7 @@ fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut CqObject> {
         return Err(Errno::INVALID);
     }
     // SAFETY: a program hands over contexts that it has opened.
-    let mut core = unsafe { object::context(context) }.shared.enter()?;
+    let mut core = unsafe { Context::of(context) }.shared.enter()?;
     // Never a very short one, as adapters have it: under loss a program may meet two completions where it counts on
     // one, and a queue that overflows takes its queue pairs along (ib_send_lat -e asks for one entry).
     let entries = wanted.cqe.max(COMPLETIONS_MIN);
@@ -115,7 +116,7 @@ pub(crate) unsafe extern "C" fn modify_cq(_cq: *mut ibv_cq, _attr: *mut ibv_modi
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     // SAFETY: the caller's promise.
-    let (context, handle) = unsafe { (object::context((*cq).context), (*cq).handle) };
+    let (context, handle) = unsafe { (Context::of((*cq).context), (*cq).handle) };
     number(context.shared.enter().and_then(|mut core| {
         let id = core.cqs.get(handle).ok_or(Errno::INVALID)?.id;
         core.nic.resize_cq(id, u32::try_from(cqe).unwrap_or(0))?;
@@ -132,7 +133,7 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     // SAFETY: the caller's promise.
-    let (context, handle) = unsafe { (object::context((*cq).context), (*cq).handle) };
+    let (context, handle) = unsafe { (Context::of((*cq).context), (*cq).handle) };
     let object = cq.cast::<CqObject>();
     number(context.shared.enter().and_then(|mut core| {
         let known = core.cqs.get(handle).ok_or(Errno::INVALID)?;

@@ -8,8 +8,9 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::abi::*;
+use crate::context::Context;
 use crate::errno::{Errno, Result, number, pointer};
-use crate::object::{self, Parent, PdObject, TdObject};
+use crate::object::{Parent, PdObject, TdObject};
 
 /// What `ibv_alloc_td` calls.
 ///
@@ -19,7 +20,7 @@ pub(crate) unsafe extern "C" fn alloc_td(context: *mut ibv_context, attr: *mut i
     // SAFETY: the caller's promise.
     let mask = unsafe { (*attr).comp_mask };
     // SAFETY: as above.
-    let entered = unsafe { object::context(context) }.shared.enter();
+    let entered = unsafe { Context::of(context) }.shared.enter();
     pointer(entered.and_then(|_core| {
         if mask != 0 {
             return Err(Errno::INVALID);
@@ -34,7 +35,7 @@ pub(crate) unsafe extern "C" fn alloc_td(context: *mut ibv_context, attr: *mut i
 /// `td` is a living thread domain, and not used again if this succeeds.
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     // SAFETY: the caller's promise.
-    let (context, object) = unsafe { (object::context((*td).context), td.cast::<TdObject>()) };
+    let (context, object) = unsafe { (Context::of((*td).context), td.cast::<TdObject>()) };
     number(context.shared.enter().and_then(|_core| {
         // SAFETY: as above.
         if unsafe { (*object).users.load(Ordering::Relaxed) } > 0 {
@@ -61,7 +62,7 @@ fn create(context: *mut ibv_context, attr: &ibv_parent_domain_init_attr) -> Resu
     // SAFETY: as above.
     let is_elsewhere = context_of_pd != context || (!attr.td.is_null() && unsafe { (*attr.td).context } != context);
     // SAFETY: as above.
-    let core = unsafe { object::context(context) }.shared.enter()?;
+    let core = unsafe { Context::of(context) }.shared.enter()?;
     if is_elsewhere || core.pds.get(handle).is_none() {
         return Err(Errno::INVALID);
     }

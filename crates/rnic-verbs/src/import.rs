@@ -5,68 +5,22 @@
 //! has opened the device, so others are refused.
 
 use std::ffi::{c_int, c_void};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-
-use rnic_host::complain;
 
 use crate::abi::*;
-use crate::context::{Context, Shared};
-use crate::errno::{Errno, Result, pointer};
-use crate::file::File;
-use crate::object::{self, MrObject, PdObject};
-
-/// The devices that this process has open.
-static OPEN: Mutex<Vec<(File, Weak<Shared>)>> = Mutex::new(Vec::new());
-
-fn open_devices() -> MutexGuard<'static, Vec<(File, Weak<Shared>)>> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Makes the descriptor that stands for a device, and can be polled as programs expect of it.
-///
-/// # Errors
-/// When the process has no descriptor left.
-pub(crate) fn command_channel() -> Result<OwnedFd> {
-    // SAFETY: the name is a string of C.
-    let fd = unsafe { libc::memfd_create(c"rnic-uverbs".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(Errno::last());
-    }
-    // SAFETY: the descriptor is new and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// From now on the device can be imported by `command`, as long as somebody has it open.
-pub(crate) fn announce(command: &OwnedFd, shared: &Arc<Shared>) {
-    let mut open = open_devices();
-    open.retain(|(_, shared)| shared.strong_count() > 0);
-    if let Some(file) = File::of(command.as_raw_fd()) {
-        open.push((file, Arc::downgrade(shared)));
-    }
-}
-
-/// The device that `fd` stands for.
-fn find(fd: c_int) -> Result<Arc<Shared>> {
-    let file = File::of(fd).ok_or(Errno(libc::EBADF))?;
-    let found = open_devices().iter().find(|(known, _)| *known == file).and_then(|(_, shared)| shared.upgrade());
-    found.ok_or_else(|| {
-        complain(
-            "ibv_import_device: the descriptor is not of a device that this process has open, and objects of other \
-             processes cannot be reached: open the device here",
-        );
-        Errno::UNSUPPORTED
-    })
-}
+use crate::context::Context;
+use crate::errno::{Errno, pointer};
+use crate::object::{MrObject, PdObject};
+use crate::{open, opened};
 
 /// `ibv_import_device`: takes the descriptor over when it succeeds.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_import_device(fd: c_int) -> *mut ibv_context {
-    pointer(find(fd).and_then(|shared| {
+    pointer(opened::find(fd).and_then(|shared| {
         drop(shared.enter()?);
         // SAFETY: the program gives the descriptor up, as the call demands.
-        Ok(Context::import(unsafe { OwnedFd::from_raw_fd(fd) }, shared))
+        Ok(open::import(unsafe { OwnedFd::from_raw_fd(fd) }, shared))
     }))
 }
 
@@ -77,7 +31,7 @@ pub extern "C" fn ibv_import_device(fd: c_int) -> *mut ibv_context {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, handle: u32) -> *mut ibv_pd {
     // SAFETY: the caller's promise.
-    let entered = unsafe { object::context(context) }.shared.enter();
+    let entered = unsafe { Context::of(context) }.shared.enter();
     pointer(entered.and_then(|core| {
         core.pds.get(handle).ok_or(Errno(libc::ENOENT))?;
         Ok(PdObject::make(context, handle, None))
@@ -103,7 +57,7 @@ pub unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv
     // SAFETY: the caller's promise.
     let (context, domain) = unsafe { ((*pd).context, (*pd).handle) };
     // SAFETY: as above.
-    let entered = unsafe { object::context(context) }.shared.enter();
+    let entered = unsafe { Context::of(context) }.shared.enter();
     pointer(entered.and_then(|core| {
         let known = core.mrs.get(handle).filter(|mr| mr.pd == domain).ok_or(Errno(libc::ENOENT))?;
         let (key, length) = (known.region.key().0, known.region.len());

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! A program holds pointers to C structures. Each of them is the first part of a structure of ours (`object.rs`), whose
-//! `handle` finds the rest in the context's tables (`core.rs`), behind the context's one lock.
+//! `handle` finds the rest in the context's tables (`core.rs`), behind the context's one lock (`context.rs`). Calls
+//! stand above that, the table of them that a context is given (`operations.rs`) above the calls.
 
 #[allow(dead_code, non_camel_case_types, non_snake_case, reason = "it has what the C header has, under the same names")]
 mod abi;
@@ -37,11 +38,15 @@ mod newer;
 mod notice;
 mod object;
 mod odp;
+mod open;
+mod opened;
+mod operations;
 mod paths;
 mod poll;
 mod post;
 mod progress;
 mod qp;
+mod query;
 mod rdmacm;
 mod request;
 mod slab;

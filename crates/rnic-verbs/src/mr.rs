@@ -9,9 +9,10 @@ use std::sync::atomic::Ordering;
 use rnic_engine::{Access, PdId};
 
 use crate::abi::*;
+use crate::context::Context;
 use crate::core::{Core, Mr, Pd};
 use crate::errno::{Errno, Result, number, pointer};
-use crate::object::{self, MrObject, PdObject};
+use crate::object::{MrObject, PdObject};
 use crate::odp;
 
 pub(crate) use pages::PAGE;
@@ -23,7 +24,7 @@ pub(crate) use pages::PAGE;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: the caller's promise.
-    let guard = unsafe { object::context(context) }.shared.enter();
+    let guard = unsafe { Context::of(context) }.shared.enter();
     pointer(guard.and_then(|mut core| {
         let id = core.nic.create_pd()?;
         let handle = core.pds.insert(Pd { id, address_handles: 0 });
@@ -38,7 +39,7 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     // SAFETY: the caller's promise.
-    let (context, handle) = unsafe { (object::context((*pd).context), (*pd).handle) };
+    let (context, handle) = unsafe { (Context::of((*pd).context), (*pd).handle) };
     let object = pd.cast::<PdObject>();
     number(context.shared.enter().and_then(|mut core| {
         // SAFETY: the caller's promise.
@@ -182,7 +183,7 @@ fn reg_mr(pd: *mut ibv_pd, wanted: Wanted) -> Result<*mut ibv_mr> {
     // SAFETY: a program hands over protection domains that it has made.
     let (context, pd_handle) = unsafe { ((*pd).context, (*pd).handle) };
     // SAFETY: as above.
-    let mut core = unsafe { object::context(context) }.shared.enter()?;
+    let mut core = unsafe { Context::of(context) }.shared.enter()?;
     let mr = register(&mut core, pd_handle, &wanted)?;
     let key = mr.region.key().0;
     let handle = core.mrs.insert(mr);
@@ -256,7 +257,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         return IBV_REREG_MR_ERR_INPUT;
     }
     // SAFETY: the caller's promise.
-    let (mr, context) = unsafe { (&mut *mr, object::context((*mr).context)) };
+    let (mr, context) = unsafe { (&mut *mr, Context::of((*mr).context)) };
     let changed = context.shared.enter().and_then(|mut core| {
         let old = core.mrs.get(mr.handle).ok_or(Errno::INVALID)?;
         // SAFETY: the caller's promise.
@@ -297,7 +298,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     // SAFETY: the caller's promise.
-    let (context, handle) = unsafe { (object::context((*mr).context), (*mr).handle) };
+    let (context, handle) = unsafe { (Context::of((*mr).context), (*mr).handle) };
     number(context.shared.enter().and_then(|mut core| {
         if core.mrs.get(handle).is_some_and(|known| core.nic.has_windows(&known.region)) {
             return Err(Errno::BUSY);

@@ -6,9 +6,10 @@ use std::ptr;
 use rnic_engine::{Access, Binding, Key, SendOp, SendRequest, WindowKind};
 
 use crate::abi::*;
+use crate::context::Context;
 use crate::errno::{Errno, Result, number, pointer};
 use crate::mr::{pd_id, remote_rights};
-use crate::object::{self, MwObject};
+use crate::object::MwObject;
 use crate::request;
 
 /// What `ibv_alloc_mw` calls.
@@ -19,7 +20,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv
     // SAFETY: the caller's promise.
     let (context, domain) = unsafe { ((*pd).context, (*pd).handle) };
     // SAFETY: as above.
-    let entered = unsafe { object::context(context) }.shared.enter();
+    let entered = unsafe { Context::of(context) }.shared.enter();
     pointer(entered.and_then(|mut core| {
         let which = match kind {
             IBV_MW_TYPE_1 => WindowKind::One,
@@ -38,7 +39,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv
 /// `mw` is a living window, and not used again if this succeeds.
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     // SAFETY: the caller's promise.
-    let (context, rkey) = unsafe { (object::context((*mw).context), (*mw).rkey) };
+    let (context, rkey) = unsafe { (Context::of((*mw).context), (*mw).rkey) };
     number(context.shared.enter().and_then(|mut core| {
         core.nic.free_window(Key(rkey))?;
         // SAFETY: `alloc_mw` made a box of it, and the caller gives it up.
@@ -83,7 +84,7 @@ pub(crate) unsafe fn binding(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info
 /// `qp`, `mw` and the region are living, `bind` may be read.
 pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: *mut ibv_mw_bind) -> c_int {
     // SAFETY: the caller's promise.
-    let (context, handle, bind) = unsafe { (object::context((*qp).context), (*qp).handle, &*bind) };
+    let (context, handle, bind) = unsafe { (Context::of((*qp).context), (*qp).handle, &*bind) };
     // SAFETY: as above.
     let rkey = unsafe { (*mw).rkey };
     let next = (rkey & !0xff) | (rkey.wrapping_add(1) & 0xff);

@@ -5,7 +5,6 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::abi::*;
-use crate::context::Context;
 use crate::event::{EventQueue, Unacknowledged};
 use crate::request::Builder;
 
@@ -193,14 +192,4 @@ objects! {
     qp_ex: ibv_qp_ex => QpObject;
     /// The completion queue behind a pointer to its extended form.
     cq_ex: ibv_cq_ex => CqObject;
-}
-
-/// The context that an object belongs to.
-///
-/// # Safety
-/// As for the objects: a context that this library has given out and that is open.
-#[inline]
-pub(crate) unsafe fn context<'a>(pointer: *mut ibv_context) -> &'a Context {
-    // SAFETY: the caller's promise; `Context::C_OFFSET` is where the C structure stands in ours.
-    unsafe { &*pointer.byte_sub(Context::C_OFFSET).cast() }
 }

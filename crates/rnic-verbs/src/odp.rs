@@ -5,9 +5,9 @@
 use std::ffi::{c_int, c_void};
 
 use crate::abi::*;
+use crate::context::Context;
 use crate::core::{Core, Mr};
 use crate::errno::{Errno, Result, number};
-use crate::object;
 
 /// What can be paged on demand.
 pub(crate) const CAPABILITIES: ibv_odp_caps = ibv_odp_caps {
@@ -83,7 +83,7 @@ fn advise(pd: *mut ibv_pd, advice: u32, flags: u32, entries: &[ibv_sge]) -> Resu
         return Err(Errno::INVALID);
     }
     // SAFETY: a program hands over protection domains that it has made.
-    let (context, domain) = unsafe { (object::context((*pd).context), (*pd).handle) };
+    let (context, domain) = unsafe { (Context::of((*pd).context), (*pd).handle) };
     let writes = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
     let core = context.shared.enter()?;
     let ranges: Vec<Range> = entries.iter().map(|sge| range_of(&core, domain, writes, sge)).collect::<Result<_>>()?;

@@ -6,7 +6,7 @@ use std::ptr;
 use rnic_engine::{Completion, CqId};
 
 use crate::abi::*;
-use crate::context::NicGuard;
+use crate::context::{Context, NicGuard};
 use crate::convert::work_completion;
 use crate::device::time_stamp;
 use crate::errno::{Errno, Result};
@@ -19,7 +19,7 @@ const BATCH: usize = 32;
 #[inline]
 fn enter(cq: &CqObject) -> Result<(NicGuard<'_>, CqId)> {
     // SAFETY: a completion queue's context is open as long as it lives.
-    let mut core = unsafe { object::context(cq.c.cq.context) }.shared.enter()?;
+    let mut core = unsafe { Context::of(cq.c.cq.context) }.shared.enter()?;
     let id = core.cqs.get(cq.c.cq.handle).ok_or(Errno::INVALID)?.id;
     core.end_of_posts();
     Ok((core, id))

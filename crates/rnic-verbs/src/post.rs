@@ -8,10 +8,11 @@ use rnic_engine::{Access, DatagramAddress, RecvRequest, RemoteMemory, SendOp, Se
 use rnic_wire::Qpn;
 
 use crate::abi::*;
+use crate::context::Context;
 use crate::core::{Ah, Core, Qp};
 use crate::errno::{Errno, Result};
+use crate::mw;
 use crate::request::{List, Target, flags};
-use crate::{mw, object};
 
 /// What a request does.
 #[inline]
@@ -197,7 +198,7 @@ pub(crate) fn check_inline(core: &Core, handle: u32, op: &SendOp) -> Result<()> 
 /// `qp` is a living queue pair, `wr` a list of requests, `bad` may be written.
 pub(crate) unsafe extern "C" fn post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
     // SAFETY: the caller's promise.
-    let (context, handle) = unsafe { (object::context((*qp).context), (*qp).handle) };
+    let (context, handle) = unsafe { (Context::of((*qp).context), (*qp).handle) };
     let mut next = wr;
     let posted = context.shared.enter().and_then(|mut core| {
         let mut posted = Ok(());
@@ -262,7 +263,7 @@ unsafe fn receive_all(
 /// `qp` is a living queue pair, `wr` a list of requests, `bad` may be written.
 pub(crate) unsafe extern "C" fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
     // SAFETY: the caller's promise.
-    let (context, handle) = unsafe { (object::context((*qp).context), (*qp).handle) };
+    let (context, handle) = unsafe { (Context::of((*qp).context), (*qp).handle) };
     let mut at = wr;
     let posted = context.shared.enter().and_then(|mut core| {
         let known = core.qps.get(handle).ok_or(Errno::INVALID)?;
@@ -289,7 +290,7 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let (context, handle) = unsafe { (object::context((*srq).context), (*srq).handle) };
+    let (context, handle) = unsafe { (Context::of((*srq).context), (*srq).handle) };
     let mut at = wr;
     let posted = context.shared.enter().and_then(|mut core| {
         let known = core.srqs.get(handle).ok_or(Errno::INVALID)?;

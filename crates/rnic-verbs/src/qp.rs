@@ -11,6 +11,7 @@ use rnic_base::limits::{SGE_MAX, WORK_REQUESTS_MAX};
 use rnic_engine::{QpAttributes, QpState, Service};
 
 use crate::abi::*;
+use crate::context::Context;
 use crate::core::{Core, Qp};
 use crate::device::INLINE_MAX;
 use crate::errno::{Errno, Result, number, pointer};
@@ -74,7 +75,7 @@ fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr_ex) -> Result<*mut QpObje
     // SAFETY: a program hands over objects that it has made.
     let (context, pd_handle) = unsafe { ((*pd).context, (*pd).handle) };
     // SAFETY: as above.
-    let mut core = unsafe { object::context(context) }.shared.enter()?;
+    let mut core = unsafe { Context::of(context) }.shared.enter()?;
     let domain = pd_id(&core, pd_handle)?;
     // SAFETY: as above.
     let (send_cq, recv_cq, srq) = unsafe {
@@ -260,7 +261,7 @@ pub unsafe extern "C" fn ibv_query_qp(
     init: *mut ibv_qp_init_attr,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let (context, handle) = unsafe { (object::context((*qp).context), (*qp).handle) };
+    let (context, handle) = unsafe { (Context::of((*qp).context), (*qp).handle) };
     number(context.shared.enter().and_then(|core| {
         let known = core.qps.get(handle).ok_or(Errno::INVALID)?;
         let now = attributes_now(&core, known);
@@ -289,7 +290,7 @@ pub unsafe extern "C" fn ibv_query_qp(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
     // SAFETY: the caller's promise.
-    let (context, handle, attr) = unsafe { (object::context((*qp).context), (*qp).handle, &*attr) };
+    let (context, handle, attr) = unsafe { (Context::of((*qp).context), (*qp).handle, &*attr) };
     number(context.shared.enter().and_then(|mut core| {
         let changed = modify::modify(&mut core, handle, attr, mask as u32);
         if let Some(known) = core.qps.get(handle) {
@@ -309,7 +310,7 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     // SAFETY: the caller's promise.
-    let (context, handle) = unsafe { (object::context((*qp).context), (*qp).handle) };
+    let (context, handle) = unsafe { (Context::of((*qp).context), (*qp).handle) };
     let object = qp.cast::<QpObject>();
     number(context.shared.enter().and_then(|mut core| {
         let known = core.qps.remove(handle).ok_or(Errno::INVALID)?;

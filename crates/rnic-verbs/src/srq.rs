@@ -5,11 +5,12 @@ use std::ffi::c_int;
 use rnic_base::limits::{SGE_MAX, WORK_REQUESTS_MAX};
 
 use crate::abi::*;
+use crate::context::Context;
 use crate::core::Srq;
 use crate::errno::{Errno, Result, number, pointer};
 use crate::event::Unacknowledged;
 use crate::mr::pd_id;
-use crate::object::{self, Ptr, SrqObject};
+use crate::object::{Ptr, SrqObject};
 use crate::xrc;
 
 fn create(
@@ -24,7 +25,7 @@ fn create(
     // SAFETY: a program hands over protection domains that it has made.
     let (context, pd_handle) = unsafe { ((*pd).context, (*pd).handle) };
     // SAFETY: as above.
-    let mut core = unsafe { object::context(context) }.shared.enter()?;
+    let mut core = unsafe { Context::of(context) }.shared.enter()?;
     let domain = pd_id(&core, pd_handle)?;
     // A queue without entries for data is legal in verbs, and takes one here.
     attr.max_sge = attr.max_sge.max(1);
@@ -100,7 +101,7 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
 /// `srq` is a living shared receive queue, `into` may be written.
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, into: *mut u32) -> c_int {
     // SAFETY: the caller's promise.
-    let (context, handle) = unsafe { (object::context((*srq).context), (*srq).handle) };
+    let (context, handle) = unsafe { (Context::of((*srq).context), (*srq).handle) };
     number(context.shared.enter().and_then(|core| {
         let known = core.srqs.get(handle).ok_or(Errno::INVALID)?;
         known.xrcd.ok_or(Errno::UNSUPPORTED)?;
@@ -117,7 +118,7 @@ pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, into: *mut u32) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int {
     // SAFETY: the caller's promise.
-    let (context, handle, attr) = unsafe { (object::context((*srq).context), (*srq).handle, &*attr) };
+    let (context, handle, attr) = unsafe { (Context::of((*srq).context), (*srq).handle, &*attr) };
     let mask = mask as u32;
     number(context.shared.enter().and_then(|mut core| {
         if mask & !(IBV_SRQ_LIMIT | IBV_SRQ_MAX_WR) != 0 {
@@ -153,7 +154,7 @@ pub unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_at
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
     // SAFETY: the caller's promise.
-    let (context, handle) = unsafe { (object::context((*srq).context), (*srq).handle) };
+    let (context, handle) = unsafe { (Context::of((*srq).context), (*srq).handle) };
     number(context.shared.enter().and_then(|core| {
         let id = core.srqs.get(handle).ok_or(Errno::INVALID)?.id;
         // The engine's own state: its event disarms the limit.
@@ -171,7 +172,7 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_att
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     // SAFETY: the caller's promise.
-    let (context, handle) = unsafe { (object::context((*srq).context), (*srq).handle) };
+    let (context, handle) = unsafe { (Context::of((*srq).context), (*srq).handle) };
     let object = srq.cast::<SrqObject>();
     number(context.shared.enter().and_then(|mut core| {
         let known = core.srqs.get(handle).ok_or(Errno::INVALID)?;

@@ -1,5 +1,9 @@
-//! What `ibv_read_sysfs_file` reads, without the kernel's `/sys`.
+//! `ibv_read_sysfs_file`, without the kernel's `/sys`.
 
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr;
+
+use crate::errno::Errno;
 use crate::tree::{Node, Place, Tree};
 
 /// The contents of `file` in `dir`, without the newline; `None` when there is no such file.
@@ -8,6 +12,39 @@ pub(crate) fn read(dir: &str, file: &str) -> Option<String> {
         Place::Node(_, Node::File(contents)) => Some(contents.read()),
         _ => None,
     }
+}
+
+/// `ibv_read_sysfs_file`: answers how many bytes it has written, or -1.
+///
+/// # Safety
+/// `dir` and `file` are C strings, `into` leads to `len` bytes that may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_read_sysfs_file(
+    dir: *const c_char,
+    file: *const c_char,
+    into: *mut c_char,
+    len: usize,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (dir, file) = unsafe { (CStr::from_ptr(dir), CStr::from_ptr(file)) };
+    let text = read(&dir.to_string_lossy(), &file.to_string_lossy());
+    let Some(text) = text.filter(|_| len > 0) else {
+        Errno(libc::ENOENT).set();
+        return -1;
+    };
+    let count = text.len().min(len - 1);
+    // SAFETY: the caller's promise, and there is room for a zero behind it.
+    unsafe {
+        ptr::copy_nonoverlapping(text.as_ptr().cast::<c_char>(), into, count);
+        *into.add(count) = 0;
+    }
+    count as c_int
+}
+
+/// `ibv_get_sysfs_path`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
+    c"/sys".as_ptr()
 }
 
 #[cfg(test)]

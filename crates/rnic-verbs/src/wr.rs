@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use rnic_engine::{RemoteMemory, SendOp, SendRequest};
 
 use crate::abi::*;
+use crate::context::Context;
 use crate::core::Core;
 use crate::errno::{Errno, Result};
 use crate::mw;
@@ -201,7 +202,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
 fn post_all(object: &QpObject, batch: &Batch) -> Result<()> {
     let requests = batch.requests()?;
     // SAFETY: a queue pair's context is open as long as it lives.
-    let mut core = unsafe { object::context(object.c.qp_base.context) }.shared.enter()?;
+    let mut core = unsafe { Context::of(object.c.qp_base.context) }.shared.enter()?;
     let handle = object.c.qp_base.handle;
     let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
     let room = core.nic.send_queue_room(qp.qpn).ok_or(Errno::INVALID)?;

@@ -6,10 +6,10 @@
 use std::ffi::c_int;
 
 use crate::abi::*;
+use crate::context::Context;
 use crate::core::{Core, Xrcd};
 use crate::errno::{Errno, Result, number, pointer};
 use crate::file::File;
-use crate::object;
 
 /// A domain, for the program.
 #[repr(C)]
@@ -46,7 +46,7 @@ fn open(context: *mut ibv_context, init: &ibv_xrcd_init_attr) -> Result<*mut ibv
     }
     let has = |flag: c_int| init.oflags & flag != 0;
     // SAFETY: a program hands over contexts that it has opened.
-    let mut core = unsafe { object::context(context) }.shared.enter()?;
+    let mut core = unsafe { Context::of(context) }.shared.enter()?;
     let file = if init.fd < 0 { None } else { Some(File::of(init.fd).ok_or(Errno(libc::EBADF))?) };
     let found = file.and_then(|file| core.xrcds.find(|known| known.file == Some(file)));
     let handle = match found {
@@ -75,7 +75,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(context: *mut ibv_context, init: *mut 
 pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
     let object = xrcd.cast::<XrcdObject>();
     // SAFETY: the caller's promise.
-    let (context, handle) = unsafe { (object::context((*object).c.context), (*object).handle) };
+    let (context, handle) = unsafe { (Context::of((*object).c.context), (*object).handle) };
     number(context.shared.enter().and_then(|mut core| {
         let known = core.xrcds.get_mut(handle).ok_or(Errno::INVALID)?;
         if known.opened == 1 && known.users > 0 {

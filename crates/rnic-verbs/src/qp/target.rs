@@ -8,9 +8,10 @@ use rnic_engine::{QpAttributes, Service};
 
 use super::object_of;
 use crate::abi::*;
+use crate::context::Context;
 use crate::core::{Core, Qp, TargetParts};
 use crate::errno::Result;
-use crate::object::{self, Ptr, QpObject};
+use crate::object::{Ptr, QpObject};
 use crate::xrc;
 
 /// Makes a target.
@@ -19,7 +20,7 @@ use crate::xrc;
 /// `context` is open, and the domain that `init` names is living.
 pub(super) unsafe fn create(context: *mut ibv_context, init: &mut ibv_qp_init_attr_ex) -> Result<*mut QpObject> {
     // SAFETY: the caller's promise.
-    let mut core = unsafe { object::context(context) }.shared.enter()?;
+    let mut core = unsafe { Context::of(context) }.shared.enter()?;
     // SAFETY: as above.
     let xrcd = unsafe { xrc::join(&mut core, init.xrcd) }?;
     let parts = match parts(&mut core, xrcd) {

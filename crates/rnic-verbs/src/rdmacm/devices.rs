@@ -9,6 +9,7 @@ use rnic_host::Settings;
 use super::calls;
 use super::service::Cm;
 use crate::abi::*;
+use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::event::lock;
 use crate::fork::Process;
@@ -47,7 +48,7 @@ pub(super) fn prepare_peers() -> Result<()> {
     }
     let (context, _) = open()?;
     // SAFETY: it is open as long as the process lives.
-    let shared = &unsafe { crate::object::context(context) }.shared;
+    let shared = &unsafe { Context::of(context) }.shared;
     let gsi = shared.look(|core| core.nic.gsi_port().cloned()).ok_or(Errno(libc::ENODEV))?;
     Cm::lock()?.manage(&gsi)
 }

@@ -12,6 +12,7 @@ use super::service::entry::{PATH_MTU, Stage};
 use super::service::{Cm, Key};
 use super::{address, calls};
 use crate::abi::*;
+use crate::context::Context;
 use crate::errno::{Errno, Result, minus_one};
 
 /// Makes the completion queues that the program has not brought, each with a channel.
@@ -245,7 +246,7 @@ pub(super) fn agree(key: Key) -> Result<usize> {
     if transport > 0 {
         let (context, _) = super::devices::open()?;
         // SAFETY: it is open as long as the process lives.
-        unsafe { crate::object::context(context) }.shared.enter()?.speak(Qpn::new(qp_num), transport)?;
+        unsafe { Context::of(context) }.shared.enter()?.speak(Qpn::new(qp_num), transport)?;
     }
     Ok(transport)
 }

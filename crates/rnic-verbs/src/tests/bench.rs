@@ -6,7 +6,7 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use crate::abi::*;
-use crate::{channel, cq, device, errno, mr, poll, post, qp};
+use crate::{channel, cq, errno, mr, open, poll, post, qp, query};
 
 /// What differs from test to test.
 pub(super) struct Options {
@@ -119,7 +119,7 @@ fn extended(pd: *mut ibv_pd, cq: *mut ibv_cq, options: &Options, operations: u64
 
 impl Side {
     fn open(options: &Options, access: u32) -> Self {
-        let context = made(device::ibv_open_device(ptr::null_mut()));
+        let context = made(open::ibv_open_device(ptr::null_mut()));
         let bytes = Box::new(UnsafeCell::new([0; BYTES]));
         let memory = bytes.get().cast::<u8>();
         // SAFETY: each object is made from living ones.
@@ -229,7 +229,7 @@ impl Side {
     pub(super) fn to_itself(&self) -> ibv_ah_attr {
         let mut dgid = ibv_gid::default();
         // SAFETY: an open device.
-        assert_eq!(unsafe { device::ibv_query_gid(self.context, 1, 0, &raw mut dgid) }, 0);
+        assert_eq!(unsafe { query::ibv_query_gid(self.context, 1, 0, &raw mut dgid) }, 0);
         let grh = ibv_global_route { dgid, ..ibv_global_route::default() };
         ibv_ah_attr { grh, is_global: 1, port_num: 1, ..ibv_ah_attr::default() }
     }
@@ -292,7 +292,7 @@ impl Drop for Side {
             assert_eq!(cq::ibv_destroy_cq(self.cq), 0);
             assert_eq!(channel::ibv_destroy_comp_channel(self.channel), 0);
             assert_eq!(mr::ibv_dealloc_pd(self.pd), 0);
-            assert_eq!(device::ibv_close_device(self.context), 0);
+            assert_eq!(open::ibv_close_device(self.context), 0);
         }
     }
 }

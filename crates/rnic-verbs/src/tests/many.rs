@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use super::bench::{Bench, Options};
 use crate::abi::*;
-use crate::{device, post, qp};
+use crate::{post, qp, query};
 
 fn queue_pairs_offered(context: *mut ibv_context) -> i32 {
     // SAFETY: numbers and bytes, all of which may be zero.
     let mut attr: ibv_device_attr = unsafe { std::mem::zeroed() };
     // SAFETY: an open device, attributes that may be written.
-    assert_eq!(unsafe { device::ibv_query_device(context, &raw mut attr) }, 0);
+    assert_eq!(unsafe { query::ibv_query_device(context, &raw mut attr) }, 0);
     attr.max_qp
 }
 

@@ -6,7 +6,7 @@ use std::ptr;
 
 use super::bench::{Bench, Options};
 use crate::abi::*;
-use crate::{ah, cq, device, qp, srq};
+use crate::{ah, cq, device, qp, query, srq};
 
 /// Calls `fill` with a structure full of one pattern, and again with another: what is as it was shows as a difference.
 #[track_caller]
@@ -29,24 +29,24 @@ fn queries_fill_all_fields() {
     let context = bench.a.context;
     // SAFETY: living objects, and structures that may be written.
     unsafe {
-        fills::<ibv_device_attr>("device", |attr| assert_eq!(device::ibv_query_device(context, attr), 0));
+        fills::<ibv_device_attr>("device", |attr| assert_eq!(query::ibv_query_device(context, attr), 0));
         fills::<ibv_device_attr_ex>("device, extended", |attr| {
-            assert_eq!(device::query_device_ex(context, ptr::null(), attr, size_of::<ibv_device_attr_ex>()), 0);
+            assert_eq!(query::query_device_ex(context, ptr::null(), attr, size_of::<ibv_device_attr_ex>()), 0);
         });
         fills::<ibv_port_attr>("port", |attr| {
-            assert_eq!(device::query_port(context, 1, attr, size_of::<ibv_port_attr>()), 0);
+            assert_eq!(query::query_port(context, 1, attr, size_of::<ibv_port_attr>()), 0);
         });
         fills::<[u64; 64]>("port, with fields of the future", |attr| {
-            assert_eq!(device::query_port(context, 1, attr.cast(), size_of::<[u64; 64]>()), 0);
+            assert_eq!(query::query_port(context, 1, attr.cast(), size_of::<[u64; 64]>()), 0);
         });
         fills::<[u64; 64]>("GID, with fields of the future", |entry| {
-            assert_eq!(device::_ibv_query_gid_ex(context, 1, 0, entry.cast(), 0, size_of::<[u64; 64]>()), 0);
+            assert_eq!(query::_ibv_query_gid_ex(context, 1, 0, entry.cast(), 0, size_of::<[u64; 64]>()), 0);
         });
         fills::<ibv_gid_entry>("GID", |entry| {
-            assert_eq!(device::_ibv_query_gid_ex(context, 1, 0, entry, 0, size_of::<ibv_gid_entry>()), 0);
+            assert_eq!(query::_ibv_query_gid_ex(context, 1, 0, entry, 0, size_of::<ibv_gid_entry>()), 0);
         });
-        fills::<ibv_gid>("GID, plain", |gid| assert_eq!(device::ibv_query_gid(context, 1, 0, gid), 0));
-        fills::<u16>("partition key", |key| assert_eq!(device::ibv_query_pkey(context, 1, 0, key), 0));
+        fills::<ibv_gid>("GID, plain", |gid| assert_eq!(query::ibv_query_gid(context, 1, 0, gid), 0));
+        fills::<u16>("partition key", |key| assert_eq!(query::ibv_query_pkey(context, 1, 0, key), 0));
         fills::<ibv_qp_attr>("queue pair", |attr| {
             let mut init = bench.init();
             assert_eq!(qp::ibv_query_qp(bench.a.qp, attr, 0, &raw mut init), 0);

@@ -5,7 +5,7 @@ use std::ptr;
 
 use super::bench::{Bench, Options, failed_with};
 use crate::abi::*;
-use crate::{device, domain, import, mr, odp};
+use crate::{domain, import, mr, odp, open};
 
 const ACCESS: c_int = (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) as c_int;
 
@@ -82,7 +82,7 @@ fn imported_objects_are_those_of_the_device() {
         assert_eq!(mr::ibv_dereg_mr(own), 0);
         import::ibv_unimport_mr(region);
         import::ibv_unimport_pd(pd);
-        assert_eq!(device::ibv_close_device(context), 0);
+        assert_eq!(open::ibv_close_device(context), 0);
         assert_eq!(libc::fcntl(fd, libc::F_GETFD), -1, "the descriptor went with the context");
     }
     // The exporter goes on.

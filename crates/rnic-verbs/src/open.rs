@@ -1,0 +1,83 @@
+//! Opening and closing: a NIC of its own for a device, or another context of one that is open.
+
+use std::ffi::c_int;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rnic_engine::Transport;
+use rnic_host::{Settings, TransportChoice, complain};
+
+use crate::abi::*;
+use crate::cancel::Uncancelled;
+use crate::context::{Context, Shared};
+use crate::core::Core;
+use crate::device::{self, Device};
+use crate::errno::{Errno, Result, pointer};
+use crate::operations::structure;
+use crate::{fork, opened, watch, wire};
+
+/// `ibv_open_device`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_open_device(_device: *mut ibv_device) -> *mut ibv_context {
+    pointer(open(Device::get()))
+}
+
+/// `ibv_close_device`.
+///
+/// # Safety
+/// `context` is from `ibv_open_device`, and not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { Context::close(context) };
+    0
+}
+
+/// Opens the device.
+fn open(device: &'static Device) -> Result<*mut ibv_context> {
+    let _uncancelled = Uncancelled::begin();
+    fork::watch();
+    let settings = Settings::from_environment().map_err(|error| {
+        complain(&error);
+        Errno::INVALID
+    })?;
+    device::open_with(&settings);
+    if let Some(shared) = opened::only(&settings) {
+        return Ok(import(opened::command_channel()?, shared));
+    }
+    open_new(device, &settings)
+}
+
+fn open_new(device: &'static Device, settings: &Settings) -> Result<*mut ibv_context> {
+    let (transport, fallbacks) = transports(settings)?;
+    let mut nic = wire::open(settings).map_err(|error| {
+        complain(&error);
+        Errno::from(error)
+    })?;
+    watch::capture(&mut nic, settings)?;
+    let wire = device::wire(settings, nic.port());
+    device::announce(settings, &wire);
+    let command = opened::command_channel()?;
+    let shared = Shared::start(Core::new(nic, transport, fallbacks, settings), settings)?;
+    opened::announce(&command, &shared);
+    let observer = watch::observe(&shared, settings, &wire);
+    Ok(Context::make(structure(device), command, shared, observer))
+}
+
+/// Makes a second context of a device that is open. Asynchronous events of its objects come to whichever is asked
+/// first.
+pub(crate) fn import(command: OwnedFd, shared: Arc<Shared>) -> *mut ibv_context {
+    Context::make(structure(Device::get()), command, shared, None)
+}
+
+/// The transports that are offered: the first, and those that will do where it is lacking.
+fn transports(settings: &Settings) -> Result<(Transport, Vec<Transport>)> {
+    let said = |error: &dyn std::fmt::Display| {
+        complain(error);
+        Errno::INVALID
+    };
+    let made = |choice: TransportChoice| Transport::new(choice.profile).map_err(|error| said(&error));
+    let first = settings.transport_choice().map_err(|error| said(&error))?;
+    let others = settings.fallback_choices().map_err(|error| said(&error))?;
+    Ok((made(first)?, others.into_iter().map(made).collect::<Result<_>>()?))
+}
