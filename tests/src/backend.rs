@@ -100,7 +100,7 @@ pub trait Backend {
     /// As there.
     fn post_recv(&mut self, host: usize, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), PostError>;
 
-    /// See [`rnic_engine::Engine::post_srq_recv`].
+    /// See [`rnic_engine::Objects::post_srq_recv`].
     ///
     /// # Errors
     /// As there.

@@ -56,7 +56,7 @@ impl Pair {
         let request = SendRequest { wr_id: 1, op, sges: &sges, flags: SendFlags::SIGNALED };
         self.left.engine.post_send(qpn, &request).expect("the one before is done");
         while self.flow() {}
-        let completion = self.left.engine.poll_cq_one(self.left.cq).expect("the answer is here");
+        let completion = self.left.engine.objects_mut().poll_cq_one(self.left.cq).expect("the answer is here");
         assert_eq!(black_box(completion).status, WcStatus::Success);
         // What was held back to share a packet leaves.
         self.now = Time::from_ps(self.now.as_ps() + GAP_PS);

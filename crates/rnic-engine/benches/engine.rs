@@ -48,7 +48,7 @@ impl Loop {
         let mut into = [Completion::BLANK; 64];
         let mut done = 0;
         loop {
-            let count = self.left.engine.poll_cq(self.left.cq, &mut into);
+            let count = self.left.engine.objects_mut().poll_cq(self.left.cq, &mut into);
             black_box(&into[..count]);
             done += count as u64;
             if count < into.len() {

@@ -54,11 +54,11 @@ impl Pair {
         carry(&mut left.engine, &mut right.engine, self.now);
         carry(&mut right.engine, &mut left.engine, self.now);
         let mut done = 0;
-        while let Some(completion) = left.engine.poll_cq_one(left.cq) {
+        while let Some(completion) = left.engine.objects_mut().poll_cq_one(left.cq) {
             assert_eq!(black_box(completion).status, WcStatus::Success);
             done += 1;
         }
-        while let Some(completion) = right.engine.poll_cq_one(right.cq) {
+        while let Some(completion) = right.engine.objects_mut().poll_cq_one(right.cq) {
             black_box(completion);
         }
         done

@@ -17,7 +17,7 @@ pub struct EngineConfig {
     /// Rate of the link it sends on: what controllers start from and pacing is bounded by.
     pub line_rate: BitRate,
     /// Scatters the keys of memory regions and the numbers of queue pairs that the engine chooses by itself. It hides
-    /// nothing: some of them give it away. Bodies that face a network choose both ([`crate::Engine::register_as`],
+    /// nothing: some of them give it away. Bodies that face a network choose both ([`crate::Objects::register_as`],
     /// [`QpAttributes::number`]) by a generator that cannot be predicted; simulations derive this from the seed.
     pub secret: u64,
     /// Starts the thread of a Falcon adaptive engine that is to have one (`fae_place`); `None`, the default: nobody

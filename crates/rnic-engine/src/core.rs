@@ -2,36 +2,33 @@
 //!
 //! A queue pair's own methods get `&mut Core` beside themselves; the queue pair never sees another queue pair.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use rnic_base::{Absence, Psn, Seq, Serial, Time};
 use rnic_wire::{Aeth, Headers, LossCause, LossNote, NakCode, Packet, PacketFlags, Qpn, Syndrome};
 
 use crate::completion::Completion;
 use crate::config::EngineConfig;
-use crate::cq::{Added, Cq, is_solicited};
+use crate::cq::{Added, is_solicited};
 use crate::dma::Segments;
 use crate::error::DropReason;
 use crate::event::AsyncEvent;
 use crate::fifo::Fifo;
-use crate::mr::MrTable;
 use crate::namespace::Drives;
+use crate::objects::Objects;
 use crate::packet::Transmit;
 use crate::peer::Peers;
 use crate::ready::Ready;
-use crate::srq::{Srq, Target};
+use crate::srq::Target;
 use crate::stats::{EngineStats, WaitReason};
 use crate::timer::Timers;
 use crate::watch::Watch;
 use crate::window::{Lost, Pools};
-use crate::{CqId, PeerId, SrqId};
+use crate::{CqId, PeerId};
 
 /// Acknowledgements that wait for the wire. When there are more, later ones replace earlier ones of the same queue
 /// pair, so none is lost for good: 4096 is what 40 us of minimal packets at 100 Gbit/s can call for.
 pub(crate) const CONTROL_QUEUE_MAX: usize = 4_096;
-
-/// Notices that wait for their owner. More are dropped oldest first: queue pair states say the same.
-const EVENTS_MAX: usize = 4_096;
 
 /// An acknowledgement on its way out: what it says, and for whom. It becomes a packet when it leaves.
 #[derive(Clone, Copy, Debug)]
@@ -106,9 +103,7 @@ pub(crate) struct Core {
     pub(crate) echo: bool,
     /// The acknowledgement at hand says that a packet of ours met congestion.
     pub(crate) echoed: bool,
-    pub(crate) mrs: MrTable,
-    pub(crate) cqs: Vec<Option<Cq>>,
-    pub(crate) srqs: Vec<Option<Srq>>,
+    pub(crate) objects: Objects,
     /// Targets of extended reliable connections, by number.
     pub(crate) targets: BTreeMap<u32, Target>,
     pub(crate) control: Fifo<ControlPacket>,
@@ -117,7 +112,6 @@ pub(crate) struct Core {
     pub(crate) peers: Peers,
     pub(crate) pools: Pools,
     pub(crate) drives: Drives,
-    pub(crate) events: VecDeque<AsyncEvent>,
     /// The packet on its way out: made here, and not copied from call to call.
     pub(crate) out: Transmit,
     /// Its payload.
@@ -136,14 +130,12 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(config: EngineConfig) -> Self {
         Self {
-            mrs: MrTable::new(config.secret),
+            objects: Objects::new(config.secret),
             config,
             now: Time::ZERO,
             absence: Absence::default(),
             echo: false,
             echoed: false,
-            cqs: Vec::new(),
-            srqs: Vec::new(),
             targets: BTreeMap::new(),
             control: Fifo::new(ControlPacket::BLANK),
             ready: Ready::default(),
@@ -151,7 +143,6 @@ impl Core {
             peers: Peers::default(),
             pools: Pools::default(),
             drives: Drives::new(),
-            events: VecDeque::new(),
             out: Transmit::BLANK,
             segments: Segments::default(),
             stats: EngineStats::default(),
@@ -164,7 +155,7 @@ impl Core {
 
     #[inline(always)]
     pub(crate) fn complete(&mut self, cq: CqId, completion: Completion) {
-        let queue = self.cqs[cq.0 as usize].as_mut().expect("a queue pair keeps its completion queue alive");
+        let queue = self.objects.cqs[cq.0 as usize].as_mut().expect("a queue pair keeps its completion queue alive");
         let added = queue.push(completion, is_solicited(&completion));
         if added != Added::Quietly {
             self.notice_added(cq, added);
@@ -174,7 +165,7 @@ impl Core {
     /// Takes the newest completion of `cq` back, if it is that of request `wr_id` of `qpn`, which has failed after all.
     #[cold]
     pub(crate) fn take_back(&mut self, cq: CqId, qpn: Qpn, wr_id: u64) {
-        let queue = self.cqs[cq.0 as usize].as_mut().expect("a queue pair keeps its completion queue alive");
+        let queue = self.objects.cqs[cq.0 as usize].as_mut().expect("a queue pair keeps its completion queue alive");
         queue.take_back(|newest| newest.qpn == qpn && newest.wr_id == wr_id);
     }
 
@@ -191,14 +182,7 @@ impl Core {
 
     #[cold]
     pub(crate) fn notice(&mut self, event: AsyncEvent) {
-        if self.events.len() == EVENTS_MAX {
-            self.events.pop_front();
-        }
-        self.events.push_back(event);
-    }
-
-    pub(crate) fn srq(&mut self, id: SrqId) -> &mut Srq {
-        self.srqs[id.index()].as_mut().expect("a queue pair keeps its shared receive queue alive")
+        self.objects.notice(event);
     }
 
     #[inline]

@@ -13,19 +13,18 @@ mod table;
 use rnic_base::{Absence, Duration, Time};
 use rnic_wire::{Format, Packet, Qpn};
 
-use crate::completion::Completion;
 use crate::config::EngineConfig;
 use crate::core::Core;
 use crate::dma::{Dma, Segment};
 use crate::error::{DropReason, PostError, RxOutcome};
 use crate::event::AsyncEvent;
 use crate::falcon::Nic;
+use crate::objects::Objects;
 use crate::packet::{Arrival, Departure, RxMeta};
 use crate::qp::{Carrier, Qp};
 use crate::roce::RoceConnection;
 use crate::stats::{EngineStats, PoolStats};
 use crate::wr::{RecvRequest, SendRequest};
-use crate::{CqId, SrqId};
 
 pub use look::QpView;
 pub use nvme::Nvme;
@@ -39,13 +38,24 @@ pub struct Engine {
     /// The state that Falcon's connections share; made with the first.
     falcon: Option<Box<Nic>>,
     qps: QpTable,
-    pds: Vec<Option<()>>,
 }
 
 impl Engine {
     /// An engine with nothing in it.
     pub fn new(config: EngineConfig) -> Self {
-        Self { qps: QpTable::new(config.secret), core: Core::new(config), falcon: None, pds: Vec::new() }
+        Self { qps: QpTable::new(config.secret), core: Core::new(config), falcon: None }
+    }
+
+    /// The verbs objects beside queue pairs: what can be asked about them.
+    #[inline]
+    pub fn objects(&self) -> &Objects {
+        &self.core.objects
+    }
+
+    /// The verbs objects beside queue pairs, to make, use and end them.
+    #[inline]
+    pub fn objects_mut(&mut self) -> &mut Objects {
+        &mut self.core.objects
     }
 
     /// Queues a send request on `qpn`.
@@ -75,22 +85,6 @@ impl Engine {
     pub fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let qp = self.qps.find_mut(qpn).ok_or(PostError::UnknownQp)?;
         qp.verbs.post_recv(&mut self.core, request)
-    }
-
-    /// Queues a receive request on a shared receive queue.
-    ///
-    /// # Errors
-    /// When the queue is full or not there, or the request breaks a limit.
-    pub fn post_srq_recv(&mut self, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        let queue = self.core.srqs.get_mut(srq.index()).and_then(Option::as_mut).ok_or(PostError::UnknownSrq)?;
-        if queue.is_full() {
-            return Err(PostError::QueueFull);
-        }
-        if request.sges.len() > queue.sge_limit() {
-            return Err(PostError::TooManySges { asked: request.sges.len(), limit: queue.sge_limit() });
-        }
-        queue.post(request.wr_id, request.sges);
-        Ok(())
     }
 
     /// Takes a packet in. Its payload is what `dma` copies from.
@@ -210,23 +204,6 @@ impl Engine {
         if !self.core.overrun.is_empty() {
             self.fail_overrun();
         }
-    }
-
-    /// Takes completions from `cq` into `into`; answers how many.
-    #[inline]
-    pub fn poll_cq(&mut self, cq: CqId, into: &mut [Completion]) -> usize {
-        self.core.cqs.get_mut(cq.0 as usize).and_then(Option::as_mut).map_or(0, |cq| cq.poll(into))
-    }
-
-    /// Takes one completion from `cq`.
-    #[inline]
-    pub fn poll_cq_one(&mut self, cq: CqId) -> Option<Completion> {
-        self.core.cqs.get_mut(cq.0 as usize)?.as_mut()?.pop()
-    }
-
-    /// Takes a notice.
-    pub fn poll_event(&mut self) -> Option<AsyncEvent> {
-        self.core.events.pop_front()
     }
 
     /// What has been counted so far.

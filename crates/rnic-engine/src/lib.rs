@@ -16,10 +16,10 @@
 //! the caller drains it. After every input, in any order, the caller
 //!
 //! 1. takes packets from [`Engine::transmit`] while its link has room,
-//! 2. takes completions with [`Engine::poll_cq`] and notices with [`Engine::poll_event`],
+//! 2. takes completions with [`Objects::poll_cq`] and notices with [`Objects::poll_event`],
 //! 3. sleeps at most until [`Engine::next_timeout`], then calls [`Engine::tick`].
 //!
-//! Inputs are: [`Engine::post_send`], [`Engine::post_recv`] and [`Engine::post_srq_recv`] (work), [`Engine::receive`]
+//! Inputs are: [`Engine::post_send`], [`Engine::post_recv`] and [`Objects::post_srq_recv`] (work), [`Engine::receive`]
 //! (a packet), [`Engine::tick`] (time). Time must not run backwards; equal instants are fine.
 //!
 //! Payload never enters: a [`Transmit`] is accompanied by a list of [`Segment`]s of registered memory from which the
@@ -41,6 +41,7 @@ mod fifo;
 mod mr;
 mod namespace;
 mod nvme;
+mod objects;
 mod packet;
 mod peer;
 mod qp;
@@ -67,6 +68,7 @@ pub use event::AsyncEvent;
 pub use mr::windows::{Binding, WindowKind};
 pub use mr::{Access, Key, MemoryRegion};
 pub use namespace::{NamespaceConfig, NamespaceId, NvmeInitiator, NvmeRole};
+pub use objects::Objects;
 pub use packet::{Arrival, Departure, FalconArrival, FalconTransmit, RxMeta, Transmit, TransmitKind};
 pub use qp::QpInfo;
 pub use rnic_falcon::delivery::FlowView;

@@ -265,7 +265,7 @@ fn states_need_no_peer() {
     engine.modify_to_rts(Time::ZERO, qpn, &timing(&setup())).expect("from ready to receive");
     assert_eq!(engine.post_send(qpn, &request), Ok(()));
     engine.modify_to_sqd(qpn).expect("from ready to send");
-    assert_eq!(engine.poll_event(), Some(AsyncEvent::SendQueueDrained(qpn)), "nothing is ever under way");
+    assert_eq!(engine.objects_mut().poll_event(), Some(AsyncEvent::SendQueueDrained(qpn)), "nothing is ever under way");
     assert!(engine.transmit(Time::ZERO).is_none(), "nothing new leaves");
     engine.modify_to_rts(Time::ZERO, qpn, &timing(&setup())).expect("from drained");
     pair.run();
@@ -289,7 +289,7 @@ fn only_receiving_states_receive() {
     pair.right.engine.set_qkey(qpn, QKEY).expect("a key");
     assert_eq!(inject(&mut pair, Format::UnreliableDatagram, 7, &good), RxOutcome::Accepted);
     assert_eq!(pair.right.statuses(), [(3, WcStatus::Success)]);
-    assert_eq!(pair.right.engine.poll_event(), None, "nobody has established anything");
+    assert_eq!(pair.right.engine.objects_mut().poll_event(), None, "nobody has established anything");
 }
 
 #[test]
@@ -358,10 +358,10 @@ fn the_error_state_flushes_both_queues() {
 fn receives_may_come_from_a_shared_queue() {
     let mut pair = Pair::new(&Setup { srq: Some(8), ..setup() });
     let srq = pair.right.srq.expect("set up so");
-    pair.right.engine.set_srq_limit(srq, 1).expect("it exists");
+    pair.right.engine.objects_mut().set_srq_limit(srq, 1).expect("it exists");
     for wr_id in 0..2 {
         let sges = [pair.right.sge(TARGET + wr_id * 1_000, 200)];
-        pair.right.engine.post_srq_recv(srq, &RecvRequest { wr_id, sges: &sges }).expect("room");
+        pair.right.engine.objects_mut().post_srq_recv(srq, &RecvRequest { wr_id, sges: &sges }).expect("room");
     }
     for wr_id in 0..3 {
         post(&mut pair, wr_id, 50, None);
@@ -369,7 +369,7 @@ fn receives_may_come_from_a_shared_queue() {
     pair.run();
     assert_eq!(pair.right.statuses(), [(0, WcStatus::Success), (1, WcStatus::Success)]);
     assert_eq!(drops(&pair.right, DropReason::ReceiverNotReady), 1);
-    let event = std::iter::from_fn(|| pair.right.engine.poll_event()).collect::<Vec<_>>();
+    let event = std::iter::from_fn(|| pair.right.engine.objects_mut().poll_event()).collect::<Vec<_>>();
     assert_eq!(event, [AsyncEvent::SrqLimitReached(srq)]);
 }
 

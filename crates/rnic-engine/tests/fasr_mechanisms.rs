@@ -499,7 +499,7 @@ fn r20_an_answer_that_cannot_be_placed_ends_both() {
     read(&mut pair, 1, 4);
     pair.run_until(us(7));
     let key = pair.left.key;
-    pair.left.engine.deregister(Key(key)).expect("it is there");
+    pair.left.engine.objects_mut().deregister(Key(key)).expect("it is there");
     pair.run();
     assert_eq!(pair.left.statuses(), [(1, WcStatus::LocalProtection)]);
     assert_eq!((pair.left.info().state, pair.right.info().state), (QpState::Error, QpState::Error));

@@ -63,7 +63,7 @@ fn time_with_losses(transport: &str, drops: &[(i64, u32)]) -> Duration {
     let start = pair.now;
     write(&mut pair, 1, PACKETS);
     let mut step = Duration::ZERO;
-    while pair.left.engine.cq_level(pair.left.cq).is_some_and(|(level, _)| level == 0) {
+    while pair.left.engine.objects().cq_level(pair.left.cq).is_some_and(|(level, _)| level == 0) {
         step += Duration::from_us(1);
         pair.run_until(start + step);
     }

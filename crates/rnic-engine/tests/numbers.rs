@@ -17,8 +17,8 @@ struct Maker {
 impl Maker {
     fn new() -> Self {
         let mut engine = Engine::new(EngineConfig { secret: 7, ..EngineConfig::default() });
-        let pd = engine.create_pd().expect("a protection domain");
-        let cq = engine.create_cq(16).expect("a legal size");
+        let pd = engine.objects_mut().create_pd().expect("a protection domain");
+        let cq = engine.objects_mut().create_cq(16).expect("a legal size");
         let profile = rnic_transports::profile("irn").expect("a registered transport");
         let attributes = QpAttributes {
             pd,

@@ -94,7 +94,7 @@ fn what_a_key_does_not_grant_or_nobody_knows_is_refused() {
             let mut pair = Pair::of(transport);
             let (pd, addr) = (pair.right.pd, BASE + 4_096);
             let region = MemoryRegion { pd, addr, len: 64, local: 4_096, access: all | access };
-            let rkey = pair.right.engine.register(region).expect("legal").0;
+            let rkey = pair.right.engine.objects_mut().register(region).expect("legal").0;
             let before = pair.right.memory.clone();
             pair.left.post(1, make(RemoteMemory { addr, rkey }), &[]);
             pair.run();

@@ -21,21 +21,21 @@ struct Queue {
 impl Queue {
     fn new(pair: &mut Pair, domain: u32) -> Self {
         let engine = &mut pair.right.engine;
-        let pd = engine.create_pd().expect("room");
-        let cq = engine.create_cq(1_024).expect("legal");
-        let srq = engine.create_shared_srq(pd, (domain, cq), 256, 2).expect("legal");
+        let pd = engine.objects_mut().create_pd().expect("room");
+        let cq = engine.objects_mut().create_cq(1_024).expect("legal");
+        let srq = engine.objects_mut().create_shared_srq(pd, (domain, cq), 256, 2).expect("legal");
         let region = MemoryRegion { pd, addr: BASE, len: MEMORY as u64, local: 0, access: Access::all() };
-        Self { srq, cq, key: engine.register(region).expect("legal").0 }
+        Self { srq, cq, key: engine.objects_mut().register(region).expect("legal").0 }
     }
 
     fn post(&self, pair: &mut Pair, wr_id: u64, offset: u64, len: u32) {
         let sge = Sge { addr: BASE + offset, len, lkey: self.key };
-        let posted = pair.right.engine.post_srq_recv(self.srq, &RecvRequest { wr_id, sges: &[sge] });
+        let posted = pair.right.engine.objects_mut().post_srq_recv(self.srq, &RecvRequest { wr_id, sges: &[sge] });
         posted.expect("room");
     }
 
     fn take(&self, pair: &mut Pair) -> Vec<(u64, WcStatus, u32)> {
-        std::iter::from_fn(|| pair.right.engine.poll_cq_one(self.cq))
+        std::iter::from_fn(|| pair.right.engine.objects_mut().poll_cq_one(self.cq))
             .map(|done| (done.wr_id, done.status, done.byte_len))
             .collect()
     }
@@ -133,7 +133,7 @@ fn a_queue_that_a_message_may_not_take_from_refuses_it() {
             |_| 0,
             |_| 60_000,
             |pair| Queue::new(pair, DOMAIN + 1).srq.number(),
-            |pair| pair.right.engine.create_srq(pair.right.pd, 16, 1).expect("legal").number(),
+            |pair| pair.right.engine.objects_mut().create_srq(pair.right.pd, 16, 1).expect("legal").number(),
         ];
         for (index, case) in cases.iter().enumerate() {
             let mut pair = Pair::new(&setup);
@@ -175,9 +175,9 @@ fn an_empty_queue_is_waited_for_and_one_that_is_gone_is_refused() {
         pair.run();
         assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)]);
         assert_eq!(queue.take(&mut pair), [(9, WcStatus::Success, 2_000)]);
-        assert!(pair.right.engine.destroy_cq(queue.cq).is_err(), "the queue completes there");
-        pair.right.engine.destroy_srq(queue.srq).expect("nobody holds it between messages");
-        pair.right.engine.destroy_cq(queue.cq).expect("nobody uses it any more");
+        assert!(pair.right.engine.objects_mut().destroy_cq(queue.cq).is_err(), "the queue completes there");
+        pair.right.engine.objects_mut().destroy_srq(queue.srq).expect("nobody holds it between messages");
+        pair.right.engine.objects_mut().destroy_cq(queue.cq).expect("nobody uses it any more");
         send(&mut pair, left, 2, SEND, (0, 8), queue.srq.number());
         pair.run();
         assert_eq!(pair.left.statuses(), [(2, WcStatus::RemoteInvalidRequest)], "{transport}");

@@ -85,7 +85,7 @@ fn gibibyte(transport: &str, mtu: u32, op: &str, loss: Probability) {
     pair.right.post_recv(pair.right.numbers[0], 9, GIB);
     pair.left.post(0, 7, op, GIB);
     let what = format!("{transport}, MTU {mtu}, {op:?}");
-    while pair.left.engine.cq_level(pair.left.cq).is_some_and(|(level, _)| level == 0) {
+    while pair.left.engine.objects().cq_level(pair.left.cq).is_some_and(|(level, _)| level == 0) {
         pair.round();
     }
     let reads = matches!(op, SendOp::Read { .. });

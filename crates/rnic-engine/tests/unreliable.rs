@@ -199,7 +199,7 @@ fn what_the_responder_cannot_take_is_dropped_without_a_word() {
     let read_only = {
         let pd = pair.right.pd;
         let region = MemoryRegion { pd, addr: BASE, len: 8_192, local: 0, access: Access::REMOTE_READ };
-        RemoteMemory { addr: BASE, rkey: pair.right.engine.register(region).expect("legal").0 }
+        RemoteMemory { addr: BASE, rkey: pair.right.engine.objects_mut().register(region).expect("legal").0 }
     };
     let end = RemoteMemory { addr: BASE + MEMORY as u64 - 10, ..remote };
     let bad = [RemoteMemory { rkey: remote.rkey ^ 1, ..remote }, read_only, end];
@@ -222,7 +222,7 @@ fn what_the_responder_cannot_take_is_dropped_without_a_word() {
         (drops(&pair.right, DropReason::Refused), drops(&pair.right, DropReason::ReceiverNotReady));
     assert_eq!((refused, not_ready), (4, 1));
     assert!(pair.right.memory[..TARGET as usize].iter().all(|byte| *byte == 0), "no bad Write has left a byte");
-    let events: Vec<_> = std::iter::from_fn(|| pair.right.engine.poll_event()).collect();
+    let events: Vec<_> = std::iter::from_fn(|| pair.right.engine.objects_mut().poll_event()).collect();
     assert_eq!(events, []);
 }
 
@@ -295,10 +295,10 @@ fn a_drained_send_queue_finishes_the_message_under_way() {
     send(&mut pair, 1, 10);
     assert!(pair.left.engine.transmit(pair.now).is_some());
     pair.left.engine.modify_to_sqd(qpn).expect("from ready to send");
-    assert_eq!(pair.left.engine.poll_event(), None, "a message is under way");
+    assert_eq!(pair.left.engine.objects_mut().poll_event(), None, "a message is under way");
     pair.run();
     assert_eq!(pair.left.statuses(), [(0, WcStatus::Success)]);
-    assert_eq!(pair.left.engine.poll_event(), Some(AsyncEvent::SendQueueDrained(qpn)));
+    assert_eq!(pair.left.engine.objects_mut().poll_event(), Some(AsyncEvent::SendQueueDrained(qpn)));
     pair.left.engine.modify_to_rts(pair.now, qpn, &timing(&setup())).expect("from drained");
     pair.run();
     assert_eq!(pair.left.statuses(), [(1, WcStatus::Success)]);
@@ -311,7 +311,7 @@ fn a_shared_receive_queue_gets_nothing_back_and_loses_nothing() {
     pair.wire(drop_requests(setup().psn, &[(1, 0)]));
     for wr_id in 0..2 {
         let sges = [pair.right.sge(TARGET + wr_id * 8_192, 5_000)];
-        pair.right.engine.post_srq_recv(srq, &RecvRequest { wr_id, sges: &sges }).expect("room");
+        pair.right.engine.objects_mut().post_srq_recv(srq, &RecvRequest { wr_id, sges: &sges }).expect("room");
     }
     for wr_id in 0..3 {
         send(&mut pair, wr_id, 2 * MTU);
@@ -319,7 +319,7 @@ fn a_shared_receive_queue_gets_nothing_back_and_loses_nothing() {
     pair.run();
     assert_eq!(pair.right.statuses(), sent(0..2));
     assert!(holds(&pair, 0, 1, 2_048) && holds(&pair, 1, 2, 2_048));
-    assert_eq!(pair.right.engine.srq_level(srq), Some(0));
+    assert_eq!(pair.right.engine.objects().srq_level(srq), Some(0));
 }
 
 /// The first packet tells a program that waits in `ReadyToReceive`.
@@ -334,8 +334,8 @@ fn the_first_packet_establishes() {
     write(&mut pair, 0, 10, None);
     write(&mut pair, 1, 10, None);
     pair.run();
-    assert_eq!(pair.right.engine.poll_event(), Some(AsyncEvent::CommunicationEstablished(qpn)));
-    assert_eq!(pair.right.engine.poll_event(), None);
+    assert_eq!(pair.right.engine.objects_mut().poll_event(), Some(AsyncEvent::CommunicationEstablished(qpn)));
+    assert_eq!(pair.right.engine.objects_mut().poll_event(), None);
     assert!(holds(&pair, 1, 1, 10));
     let starts = |sent: &Sent| matches!(sent.packet.headers, Headers::Write { reth: Some(_), recv_sn: None, .. });
     assert!(pair.log.iter().all(starts));

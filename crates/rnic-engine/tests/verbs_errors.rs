@@ -94,7 +94,7 @@ fn all(wr_ids: std::ops::Range<u64>, status: WcStatus) -> Vec<(u64, WcStatus)> {
 }
 
 fn events(side: &mut Side) -> Vec<AsyncEvent> {
-    std::iter::from_fn(|| side.engine.poll_event()).collect()
+    std::iter::from_fn(|| side.engine.objects_mut().poll_event()).collect()
 }
 
 /// Loses the `nth` packet (from 0) of each listed direction; acknowledgements count.
@@ -127,5 +127,5 @@ fn loss_patterns() -> Vec<Vec<(From, u32)>> {
 /// Makes another region of a side's memory with the rights `access`.
 fn region(side: &mut Side, pd: PdId, at: u64, len: u64, access: Access) -> u32 {
     let region = MemoryRegion { pd, addr: BASE + at, len, local: at, access };
-    side.engine.register(region).expect("a legal region").0
+    side.engine.objects_mut().register(region).expect("a legal region").0
 }

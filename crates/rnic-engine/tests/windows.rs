@@ -11,7 +11,7 @@ const WRITE: Access = Access::REMOTE_WRITE;
 /// A window of the right side: its first key.
 fn window(pair: &mut Pair, kind: WindowKind) -> u32 {
     let pd = pair.right.pd;
-    pair.right.engine.allocate_window(pd, kind).expect("room").0
+    pair.right.engine.objects_mut().allocate_window(pd, kind).expect("room").0
 }
 
 /// Binds the window with `key` to `len` bytes at `offset` of the right side's memory.
@@ -124,7 +124,7 @@ fn a_window_of_type_2_serves_the_queue_pair_that_bound_it_and_ends_with_it() {
             pair.left.qpn = first;
             let right = pair.right.qpn;
             pair.right.engine.destroy_qp(right).expect("it is there");
-            let (pd, free) = (pair.right.pd, pair.right.engine.free_window(Key(key)));
+            let (pd, free) = (pair.right.pd, pair.right.engine.objects_mut().free_window(Key(key)));
             assert_eq!(free, Ok(()), "a window outlives its queue pair");
             assert!(pair.right.engine.destroy_pd(pd).is_err(), "the region is still there");
         }

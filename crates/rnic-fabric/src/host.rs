@@ -125,8 +125,8 @@ impl Host {
         carriage: Carriage,
         checked: bool,
     ) -> Self {
-        let pd = engine.create_pd().expect("a protection domain");
-        let cq = engine.create_cq(COMPLETIONS).expect("a legal size");
+        let pd = engine.objects_mut().create_pd().expect("a protection domain");
+        let cq = engine.objects_mut().create_cq(COMPLETIONS).expect("a legal size");
         Self {
             node,
             ring,
@@ -378,7 +378,7 @@ impl Host {
 
     #[inline]
     fn take_completions(&mut self, now: Time) {
-        while let Some(completion) = self.engine.poll_cq_one(self.cq) {
+        while let Some(completion) = self.engine.objects_mut().poll_cq_one(self.cq) {
             note_completion(&mut self.completions, now, &completion);
             if completion.wr_id & (MANUAL_WORK | NVME_WORK) != 0 {
                 if completion.wr_id & MANUAL_WORK != 0 {

@@ -15,7 +15,7 @@ const MANUAL: (&str, &str) = ("workload", "{ kind = \"manual\" }");
 const LOSE_ALL: (&str, &str) = ("fault", "[{ kind = \"drop\", probability = \"100%\" }]");
 
 fn drained(simulation: &mut Simulation, host: u32, cq: CqId) -> Vec<Completion> {
-    simulation.with_engine(host, |engine, _| std::iter::from_fn(|| engine.poll_cq_one(cq)).collect())
+    simulation.with_engine(host, |engine, _| std::iter::from_fn(|| engine.objects_mut().poll_cq_one(cq)).collect())
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn work_posted_to_the_engine_itself_leaves_at_once() {
     let mut simulation = simulation(WIRE, &[MANUAL], 1);
     let (qpn, _) = simulation.connect_by_hand(0, 1, QueuePairSpec { sends: 4, receives: 4, sges: 1 });
     let cq = simulation.with_engine(0, |engine, _| {
-        let cq = engine.create_cq(8).expect("a legal size");
+        let cq = engine.objects_mut().create_cq(8).expect("a legal size");
         let op = SendOp::Write { remote: Default::default(), immediate: None };
         let request = SendRequest { wr_id: 9, op, sges: &[], flags: SendFlags::SIGNALED };
         engine.post_send(qpn, &request).expect("an empty queue");

@@ -140,7 +140,10 @@ fn messages_beside(isolation: &str, drive: &str) -> u64 {
     let [(from, lkey), (addr, rkey)] = [0, 3].map(|host| {
         let pd = simulation.protection_domain(host);
         let region = MemoryRegion { pd, addr: 1 << 52, len: 1 << 16, local: 1 << 52, access: Access::all() };
-        (1 << 52, simulation.with_engine(host, |engine, _| engine.register(region).expect("a legal region")).0)
+        (
+            1 << 52,
+            simulation.with_engine(host, |engine, _| engine.objects_mut().register(region).expect("a legal region")).0,
+        )
     });
     let (mut posted, mut done, until) = (0, 0, Time::from_us(4_000));
     while simulation.now() < until {

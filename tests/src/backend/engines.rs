@@ -82,7 +82,7 @@ impl Engines {
         let hosts = scenario.troubles.iter().enumerate().map(|(host, trouble)| {
             let secret = scenario.seed.wrapping_mul(31).wrapping_add(host as u64);
             let mut engine = Engine::new(EngineConfig { line_rate: rate, secret, ..EngineConfig::default() });
-            let pd = engine.create_pd().expect("a protection domain");
+            let pd = engine.objects_mut().create_pd().expect("a protection domain");
             Host {
                 engine,
                 pd,
@@ -335,7 +335,7 @@ impl Backend for Engines {
         let number = regions.len();
         let local = number as u64 * REGION_STRIDE;
         let region = MemoryRegion { pd: *pd, addr: ADDRESS + local, len: len as u64, local, access };
-        let key = engine.register(region).expect("a legal region");
+        let key = engine.objects_mut().register(region).expect("a legal region");
         regions.push(Region { bytes: vec![0; len], key });
         RegionId(number)
     }
@@ -351,27 +351,27 @@ impl Backend for Engines {
     fn deregister(&mut self, host: usize, region: RegionId) {
         let key = self.hosts[host].regions[region.0].key;
         // A peer may have taken it back.
-        let _ = self.with_engine(host, |engine, _| engine.deregister(key));
+        let _ = self.with_engine(host, |engine, _| engine.objects_mut().deregister(key));
     }
 
     fn register_part(&mut self, host: usize, region: RegionId, offset: usize, len: usize, access: Access) -> Key {
         let local = region.0 as u64 * REGION_STRIDE + offset as u64;
         let pd = self.domain(host);
         let part = MemoryRegion { pd, addr: ADDRESS + local, len: len as u64, local, access };
-        self.with_engine(host, |engine, _| engine.register(part)).expect("a legal region")
+        self.with_engine(host, |engine, _| engine.objects_mut().register(part)).expect("a legal region")
     }
 
     fn deregister_part(&mut self, host: usize, key: Key) {
-        let _ = self.with_engine(host, |engine, _| engine.deregister(key));
+        let _ = self.with_engine(host, |engine, _| engine.objects_mut().deregister(key));
     }
 
     fn create_cq(&mut self, host: usize, capacity: u32) -> CqId {
-        self.with_engine(host, |engine, _| engine.create_cq(capacity)).expect("a legal size")
+        self.with_engine(host, |engine, _| engine.objects_mut().create_cq(capacity)).expect("a legal size")
     }
 
     fn create_srq(&mut self, host: usize, entries: u32, sges: u32) -> SrqId {
         let pd = self.domain(host);
-        self.with_engine(host, |engine, _| engine.create_srq(pd, entries, sges)).expect("legal sizes")
+        self.with_engine(host, |engine, _| engine.objects_mut().create_srq(pd, entries, sges)).expect("legal sizes")
     }
 
     fn create_namespace(&mut self, host: usize, config: &NamespaceConfig) -> NamespaceId {
@@ -424,15 +424,15 @@ impl Backend for Engines {
     }
 
     fn post_srq_recv(&mut self, host: usize, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        self.with_engine(host, |engine, _| engine.post_srq_recv(srq, request))
+        self.with_engine(host, |engine, _| engine.objects_mut().post_srq_recv(srq, request))
     }
 
     fn poll(&mut self, host: usize, cq: CqId) -> Option<Completion> {
-        self.with_engine(host, |engine, _| engine.poll_cq_one(cq))
+        self.with_engine(host, |engine, _| engine.objects_mut().poll_cq_one(cq))
     }
 
     fn event(&mut self, host: usize) -> Option<AsyncEvent> {
-        self.with_engine(host, |engine, _| engine.poll_event())
+        self.with_engine(host, |engine, _| engine.objects_mut().poll_event())
     }
 
     fn query(&self, host: usize, qpn: Qpn) -> Option<QpInfo> {

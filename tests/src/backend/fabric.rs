@@ -89,9 +89,9 @@ impl Backend for Fabric {
         let at = self.at(host);
         let (block, addr, all) = self.simulation.allocate(at, len as u64);
         let key = self.with_engine(host, |engine, _| {
-            engine.deregister(Key(all)).expect("it was registered just now");
+            engine.objects_mut().deregister(Key(all)).expect("it was registered just now");
             let region = MemoryRegion { pd, addr, len: block.len, local: block.local, access };
-            engine.register(region).expect("a legal region")
+            engine.objects_mut().register(region).expect("a legal region")
         });
         self.regions[host].push(Region { block, addr, key });
         RegionId(self.regions[host].len() - 1)
@@ -111,7 +111,7 @@ impl Backend for Fabric {
     fn deregister(&mut self, host: usize, region: RegionId) {
         let key = self.region_at(host, region).key;
         // A peer may have taken it back.
-        let _ = self.with_engine(host, |engine, _| engine.deregister(key));
+        let _ = self.with_engine(host, |engine, _| engine.objects_mut().deregister(key));
     }
 
     fn register_part(&mut self, host: usize, region: RegionId, offset: usize, len: usize, access: Access) -> Key {
@@ -119,20 +119,20 @@ impl Backend for Fabric {
         let Region { block, addr, .. } = self.region_at(host, region);
         let (addr, local) = (*addr + offset as u64, block.local + offset as u64);
         let part = MemoryRegion { pd, addr, len: len as u64, local, access };
-        self.with_engine(host, |engine, _| engine.register(part)).expect("a legal region")
+        self.with_engine(host, |engine, _| engine.objects_mut().register(part)).expect("a legal region")
     }
 
     fn deregister_part(&mut self, host: usize, key: Key) {
-        let _ = self.with_engine(host, |engine, _| engine.deregister(key));
+        let _ = self.with_engine(host, |engine, _| engine.objects_mut().deregister(key));
     }
 
     fn create_cq(&mut self, host: usize, capacity: u32) -> CqId {
-        self.with_engine(host, |engine, _| engine.create_cq(capacity)).expect("a legal size")
+        self.with_engine(host, |engine, _| engine.objects_mut().create_cq(capacity)).expect("a legal size")
     }
 
     fn create_srq(&mut self, host: usize, entries: u32, sges: u32) -> SrqId {
         let pd = self.domain(host);
-        let srq = self.with_engine(host, |engine, _| engine.create_srq(pd, entries, sges));
+        let srq = self.with_engine(host, |engine, _| engine.objects_mut().create_srq(pd, entries, sges));
         srq.expect("legal sizes")
     }
 
@@ -188,19 +188,19 @@ impl Backend for Fabric {
     }
 
     fn post_srq_recv(&mut self, host: usize, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        self.with_engine(host, |engine, _| engine.post_srq_recv(srq, request))
+        self.with_engine(host, |engine, _| engine.objects_mut().post_srq_recv(srq, request))
     }
 
     fn poll(&mut self, host: usize, cq: CqId) -> Option<Completion> {
-        let level = self.simulation.engine(self.at(host)).cq_level(cq).map_or(0, |(level, _)| level);
+        let level = self.simulation.engine(self.at(host)).objects().cq_level(cq).map_or(0, |(level, _)| level);
         if level == 0 {
             return None;
         }
-        self.with_engine(host, |engine, _| engine.poll_cq_one(cq))
+        self.with_engine(host, |engine, _| engine.objects_mut().poll_cq_one(cq))
     }
 
     fn event(&mut self, host: usize) -> Option<AsyncEvent> {
-        self.with_engine(host, |engine, _| engine.poll_event())
+        self.with_engine(host, |engine, _| engine.objects_mut().poll_event())
     }
 
     fn query(&self, host: usize, qpn: Qpn) -> Option<QpInfo> {

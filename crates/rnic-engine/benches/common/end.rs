@@ -23,10 +23,10 @@ impl End {
     /// With so many `connections` of a `transport`, which take `depth` work requests each.
     pub fn new(transport: &Arc<Transport>, connections: usize, depth: u32, secret: u64) -> Self {
         let mut engine = Engine::new(EngineConfig { secret, ..EngineConfig::default() });
-        let pd = engine.create_pd().expect("a protection domain");
-        let cq = engine.create_cq(4_096).expect("a legal size");
+        let pd = engine.objects_mut().create_pd().expect("a protection domain");
+        let cq = engine.objects_mut().create_cq(4_096).expect("a legal size");
         let region = MemoryRegion { pd, addr: 0, len: 1 << 30, local: 0, access: Access::all() };
-        let key = engine.register(region).expect("a legal region").0;
+        let key = engine.objects_mut().register(region).expect("a legal region").0;
         let attributes = QpAttributes {
             pd,
             send_cq: cq,

@@ -30,7 +30,7 @@ impl Nvme<'_> {
     /// # Errors
     /// When a size is out of its range, or there are too many.
     pub fn create_namespace(&mut self, config: &NamespaceConfig) -> Result<NamespaceId, ResourceError> {
-        self.engine.check_pd(config.pd)?;
+        self.engine.core.objects.check_pd(config.pd)?;
         self.engine.core.drives.create(config)
     }
 

@@ -93,8 +93,8 @@ impl Engine {
         let core = &self.core;
         near(&core.now);
         near(&self.falcon);
-        near(&core.mrs);
-        near(&core.cqs);
+        near(&core.objects.mrs);
+        near(&core.objects.cqs);
         near(&core.timers);
         near(&core.segments);
         near(&core.stats);

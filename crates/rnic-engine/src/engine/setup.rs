@@ -1,9 +1,7 @@
 //! Making, changing and ending resources: the slow path.
 
 use rnic_base::Time;
-use rnic_base::limits::{
-    COMPLETIONS_MAX, MTU_MAX, MTU_MIN, QUEUES_MAX, READS_IN_PROGRESS_MAX, SGE_MAX, WORK_REQUESTS_MAX,
-};
+use rnic_base::limits::{MTU_MAX, MTU_MIN, READS_IN_PROGRESS_MAX, SGE_MAX, WORK_REQUESTS_MAX};
 use rnic_policy::AdaptivePlace;
 use rnic_wire::{Qpn, RnrTimer};
 
@@ -11,25 +9,14 @@ use super::Engine;
 use super::nvme::{check_mtu_of, check_role, namespace_of};
 use crate::config::{QpAttributes, QpConnection, QpTiming};
 use crate::core::Core;
-use crate::cq::{Cq, Notify};
-use crate::error::{MemoryError, ModifyError, ResourceError};
-use crate::event::AsyncEvent;
+use crate::error::{ModifyError, ResourceError};
 use crate::falcon::Nic;
-use crate::mr::{Access, Key, MemoryRegion};
+use crate::mr::Access;
 use crate::namespace::NvmeRole;
+use crate::objects::size;
 use crate::qp::{Qp, QpInfo};
-use crate::srq::Srq;
 use crate::state::{QpState, Service};
-use crate::{CqId, PdId, PeerId, SrqId};
-
-/// Checks a size against its limit.
-pub(super) fn size(what: &'static str, asked: u32, least: u32, limit: u32) -> Result<u32, ResourceError> {
-    if (least..=limit).contains(&asked) {
-        return Ok(asked);
-    }
-    let [asked, least, limit] = [asked, least, limit].map(u64::from);
-    Err(ResourceError::Size { what, asked, least, limit })
-}
+use crate::{CqId, PdId, PeerId};
 
 /// Checks an attribute against its range.
 fn attribute(what: &'static str, asked: u32, min: u32, max: u32) -> Result<(), ModifyError> {
@@ -50,164 +37,17 @@ fn check_mtu(mtu: u32) -> Result<(), ModifyError> {
     if fits { Ok(()) } else { Err(ModifyError::Attribute { what: "path MTU", asked, min, max, step }) }
 }
 
-/// Puts `value` into the first free slot of `table`; answers which.
-fn place<T>(table: &mut Vec<Option<T>>, what: &'static str, value: T) -> Result<usize, ResourceError> {
-    let index = table.iter().position(Option::is_none).unwrap_or(table.len());
-    if index == QUEUES_MAX as usize {
-        return Err(ResourceError::Exhausted { what, limit: u64::from(QUEUES_MAX) });
-    }
-    if index == table.len() {
-        table.push(None);
-    }
-    table[index] = Some(value);
-    Ok(index)
-}
-
 impl Engine {
-    /// Makes a protection domain.
-    ///
-    /// # Errors
-    /// When there are too many.
-    pub fn create_pd(&mut self) -> Result<PdId, ResourceError> {
-        place(&mut self.pds, "protection domains", ()).map(|index| PdId(index as u32))
-    }
-
     /// Ends a protection domain.
     ///
     /// # Errors
     /// When it does not exist or a memory region still belongs to it.
     pub fn destroy_pd(&mut self, pd: PdId) -> Result<(), ResourceError> {
-        self.check_pd(pd)?;
-        let has_srq = self.core.srqs.iter().flatten().any(|srq| srq.pd == pd);
-        if self.core.mrs.in_use(pd) || has_srq || self.qps.iter_mut().any(|qp| qp.verbs.head.pd == pd) {
+        self.core.objects.check_pd(pd)?;
+        if self.qps.iter().any(|qp| qp.verbs.head.pd == pd) {
             return Err(ResourceError::Busy("protection domain"));
         }
-        self.pds[pd.0 as usize] = None;
-        Ok(())
-    }
-
-    pub(super) fn check_pd(&self, pd: PdId) -> Result<(), ResourceError> {
-        if self.pds.get(pd.0 as usize).is_some_and(Option::is_some) {
-            Ok(())
-        } else {
-            Err(ResourceError::Unknown("protection domain"))
-        }
-    }
-
-    /// Registers memory: from now on, keys grant what `region` says. The key is made from the engine's secret.
-    ///
-    /// # Errors
-    /// When the range or the rights make no sense.
-    pub fn register(&mut self, region: MemoryRegion) -> Result<Key, MemoryError> {
-        self.core.mrs.register(region, None)
-    }
-
-    /// Registers memory under a key of the caller's: bodies that face a network draw it from a generator that nobody
-    /// can predict. Keys of [`Engine::register`] can be computed from eight others.
-    ///
-    /// # Errors
-    /// As [`Engine::register`], and when the key is 0 or taken: then another one is to be drawn.
-    pub fn register_as(&mut self, key: Key, region: MemoryRegion) -> Result<Key, MemoryError> {
-        self.core.mrs.register(region, Some(key))
-    }
-
-    /// Takes a registration back. Requests that use it fail.
-    ///
-    /// # Errors
-    /// When no region has this key.
-    pub fn deregister(&mut self, key: Key) -> Result<MemoryRegion, MemoryError> {
-        self.core.mrs.deregister(key)
-    }
-
-    /// Makes a completion queue for `capacity` completions.
-    ///
-    /// # Errors
-    /// When the capacity is out of range or there are too many.
-    pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, ResourceError> {
-        let cq = Cq::new(size("completion queue entries", capacity, 1, COMPLETIONS_MAX)?);
-        place(&mut self.core.cqs, "completion queues", cq).map(|index| CqId(index as u32))
-    }
-
-    /// Takes the completions of `qpn` out of all completion queues: for one that is reset or destroyed, and whose
-    /// completions the program shall not meet any more.
-    pub fn forget_completions(&mut self, qpn: Qpn) {
-        for cq in self.core.cqs.iter_mut().flatten() {
-            cq.forget(qpn);
-        }
-    }
-
-    /// Ends a completion queue.
-    ///
-    /// # Errors
-    /// When it does not exist or a queue pair uses it.
-    pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), ResourceError> {
-        let slot = self.core.cqs.get_mut(cq.0 as usize).filter(|slot| slot.is_some());
-        let slot = slot.ok_or(ResourceError::Unknown("completion queue"))?;
-        if slot.as_ref().is_some_and(|cq| cq.users > 0) {
-            return Err(ResourceError::Busy("completion queue"));
-        }
-        *slot = None;
-        Ok(())
-    }
-
-    /// Asks for one [`crate::AsyncEvent::CqNotify`] at the next completion, or the next solicited or failed one.
-    pub fn request_notify(&mut self, cq: CqId, solicited_only: bool) {
-        if let Some(Some(cq)) = self.core.cqs.get_mut(cq.0 as usize) {
-            cq.request_notify(if solicited_only { Notify::Solicited } else { Notify::Next });
-        }
-    }
-
-    /// How many completions wait in `cq`, and whether it has overflowed.
-    pub fn cq_level(&self, cq: CqId) -> Option<(usize, bool)> {
-        self.core.cqs.get(cq.0 as usize)?.as_ref().map(|cq| (cq.len(), cq.is_overrun()))
-    }
-
-    /// Makes a shared receive queue.
-    ///
-    /// # Errors
-    /// When a size is out of range, the protection domain does not exist, or there are too many.
-    pub fn create_srq(&mut self, pd: PdId, max_wr: u32, max_sge: u32) -> Result<SrqId, ResourceError> {
-        self.check_pd(pd)?;
-        size("shared receive queue entries", max_wr, 1, WORK_REQUESTS_MAX)?;
-        size("scatter/gather entries", max_sge, 0, SGE_MAX as u32)?;
-        place(&mut self.core.srqs, "shared receive queues", Srq::new(pd, max_wr, max_sge)).map(SrqId::at)
-    }
-
-    /// Ends a shared receive queue. What is posted to it is forgotten.
-    ///
-    /// # Errors
-    /// When it does not exist or a queue pair uses it.
-    pub fn destroy_srq(&mut self, srq: SrqId) -> Result<(), ResourceError> {
-        let slot = self.core.srqs.get_mut(srq.index()).filter(|slot| slot.is_some());
-        let slot = slot.ok_or(ResourceError::Unknown("shared receive queue"))?;
-        if slot.as_ref().is_some_and(|srq| srq.users > 0) {
-            return Err(ResourceError::Busy("shared receive queue"));
-        }
-        let shared = slot.as_ref().and_then(|srq| srq.shared);
-        *slot = None;
-        if let Some((_, cq)) = shared {
-            self.count_cq_user(cq, -1);
-        }
-        // Its number may be the next one's, whom they are not about.
-        self.core.events.retain(|event| *event != AsyncEvent::SrqLimitReached(srq));
-        Ok(())
-    }
-
-    /// Asks for one [`crate::AsyncEvent::SrqLimitReached`] when fewer than `limit` receives are posted.
-    ///
-    /// # Errors
-    /// When it does not exist or cannot hold as many.
-    pub fn set_srq_limit(&mut self, srq: SrqId, limit: u32) -> Result<(), ResourceError> {
-        let slot = self.core.srqs.get_mut(srq.index()).and_then(Option::as_mut);
-        let queue = slot.ok_or(ResourceError::Unknown("shared receive queue"))?;
-        size("shared receive queue limit", limit, 0, queue.info().max_wr)?;
-        queue.set_limit(limit);
-        Ok(())
-    }
-
-    /// How many receives are posted to `srq`.
-    pub fn srq_level(&self, srq: SrqId) -> Option<usize> {
-        self.core.srqs.get(srq.index())?.as_ref().map(Srq::len)
+        self.core.objects.destroy_pd(pd)
     }
 
     /// Makes a queue pair, in state `Reset`; answers its number.
@@ -217,7 +57,7 @@ impl Engine {
     /// was given other resources than Falcon's queue pairs of this engine have, or a thread that there is not; when it
     /// shall be NVMe's and cannot be.
     pub fn create_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
-        self.check_pd(attributes.pd)?;
+        self.core.objects.check_pd(attributes.pd)?;
         size("send queue entries", attributes.max_send_wr, 0, WORK_REQUESTS_MAX)?;
         size("receive queue entries", attributes.max_recv_wr, 0, WORK_REQUESTS_MAX)?;
         size("send scatter/gather entries", attributes.max_send_sge, 0, SGE_MAX as u32)?;
@@ -232,12 +72,12 @@ impl Engine {
         }
         check_role(&self.core, attributes)?;
         let mut attributes = attributes.clone();
-        let lives = |cq: CqId| self.core.cqs.get(cq.0 as usize).is_some_and(Option::is_some);
+        let lives = |cq: CqId| self.core.objects.cqs.get(cq.0 as usize).is_some_and(Option::is_some);
         if !lives(attributes.send_cq) || !lives(attributes.recv_cq) {
             return Err(ResourceError::Unknown("completion queue"));
         }
         if let Some(id) = attributes.srq {
-            let srq = self.core.srqs.get_mut(id.index()).and_then(Option::as_mut);
+            let srq = self.core.objects.srqs.get_mut(id.index()).and_then(Option::as_mut);
             let srq =
                 srq.filter(|srq| srq.pd == attributes.pd).ok_or(ResourceError::Unknown("shared receive queue"))?;
             // Receives are claimed with their whole list.
@@ -251,7 +91,7 @@ impl Engine {
         });
         match number {
             Ok(_) => {
-                self.count_cq_users(attributes.send_cq, attributes.recv_cq, 1);
+                self.core.objects.count_cq_users(attributes.send_cq, attributes.recv_cq, 1);
                 if let Some(NvmeRole::Target(namespace)) = attributes.nvme {
                     self.core.drives.count_user(namespace, 1);
                 }
@@ -259,7 +99,7 @@ impl Engine {
                     self.falcon.get_or_insert_with(|| Box::new(Nic::new(shape))).join(shape);
                 }
             }
-            Err(_) => self.release_srq(attributes.srq),
+            Err(_) => self.core.objects.release_srq(attributes.srq),
         }
         number
     }
@@ -271,7 +111,7 @@ impl Engine {
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ResourceError> {
         let mut qp = self.qps.remove(qpn).ok_or(ResourceError::Unknown("queue pair"))?;
         qp.leave(&mut self.core, self.falcon.as_deref_mut());
-        self.core.mrs.leave_qp(qpn);
+        self.core.objects.mrs.leave_qp(qpn);
         self.core.targets.remove(&qpn.get());
         if let Some(nic) = self.falcon.as_mut().filter(|_| qp.falcon().is_some()) {
             nic.part();
@@ -280,27 +120,9 @@ impl Engine {
             self.core.drives.count_user(namespace, -1);
         }
         let head = &qp.verbs.head;
-        self.count_cq_users(head.send_cq, head.recv_cq, -1);
-        self.release_srq(head.srq);
+        self.core.objects.count_cq_users(head.send_cq, head.recv_cq, -1);
+        self.core.objects.release_srq(head.srq);
         Ok(())
-    }
-
-    fn count_cq_users(&mut self, send: CqId, recv: CqId, by: i32) {
-        for cq in [send, recv] {
-            self.count_cq_user(cq, by);
-        }
-    }
-
-    pub(super) fn count_cq_user(&mut self, cq: CqId, by: i32) {
-        if let Some(Some(cq)) = self.core.cqs.get_mut(cq.0 as usize) {
-            cq.users = cq.users.saturating_add_signed(by);
-        }
-    }
-
-    fn release_srq(&mut self, srq: Option<SrqId>) {
-        if let Some(id) = srq {
-            self.core.srq(id).users -= 1;
-        }
     }
 
     /// What there is to know about a queue pair.

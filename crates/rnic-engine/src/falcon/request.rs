@@ -172,7 +172,7 @@ impl Requests {
                 self.is_sound = check_entry(verbs, core, counter);
             }
             // What was sound as a whole is so in each part, until some region changes.
-            let is_sound = self.is_sound == Some(core.mrs.version());
+            let is_sound = self.is_sound == Some(core.objects.mrs.version());
             let Some(submission) = submission(verbs, core, counter, is_sound) else {
                 self.fail_entry(verbs, core, counter, WcStatus::LocalProtection);
                 break;
@@ -378,7 +378,7 @@ impl Requests {
 fn check_entry(verbs: &Verbs, core: &mut Core, counter: u32) -> Option<u64> {
     let wqe = verbs.send.queue.get(counter);
     let is_sound = wqe.op.is_fetch() || verbs.send.gather(&verbs.head, core, counter, 0, wqe.length);
-    is_sound.then(|| core.mrs.version())
+    is_sound.then(|| core.objects.mrs.version())
 }
 
 /// The next transaction of the entry at `queue.next`; none when its local memory is not what its keys say, which is

@@ -410,11 +410,11 @@ impl Serving {
             return Err(INVALID);
         }
         if let SendTail::Invalidate(rkey) = tail {
-            core.mrs.check_invalidate(verbs.head.pd, verbs.head.number, rkey).map_err(|_| DENIED)?;
+            core.objects.mrs.check_invalidate(verbs.head.pd, verbs.head.number, rkey).map_err(|_| DENIED)?;
         }
         let sges = verbs.recv.queue.sges(counter);
         let place = |at, segment| dma.place(at, segment);
-        if for_each_segment(&core.mrs, verbs.head.pd, sges, 0, len, Access::LOCAL_WRITE, place).is_err() {
+        if for_each_segment(&core.objects.mrs, verbs.head.pd, sges, 0, len, Access::LOCAL_WRITE, place).is_err() {
             fail_oldest(verbs, core, NakCode::RemoteOperationalError);
             return Err(Refusal::Nak(NakCode::RemoteOperationalError));
         }
@@ -424,7 +424,7 @@ impl Serving {
             SendTail::Invalidate(rkey) => {
                 // Not before the message is where it belongs: that may be the same memory, and one that is refused has
                 // not happened.
-                core.mrs.invalidate(verbs.head.pd, verbs.head.number, rkey).map_err(|_| DENIED)?;
+                core.objects.mrs.invalidate(verbs.head.pd, verbs.head.number, rkey).map_err(|_| DENIED)?;
                 RecvTail::SendInvalidate(rkey)
             }
         };
@@ -529,7 +529,8 @@ impl Serving {
     pub(super) fn gather_answer(&mut self, verbs: &Verbs, core: &mut Core, rsn: Rsn, len: u32) -> bool {
         let Source { va, rkey } = *self.source(rsn);
         core.segments.clear();
-        let Ok(local) = core.mrs.resolve_remote(verbs.head.granted(), rkey, va, u64::from(len), Access::REMOTE_READ)
+        let Ok(local) =
+            core.objects.mrs.resolve_remote(verbs.head.granted(), rkey, va, u64::from(len), Access::REMOTE_READ)
         else {
             return false;
         };

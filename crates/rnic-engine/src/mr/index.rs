@@ -1,7 +1,7 @@
 //! The slot of a region by its key.
 //!
-//! Keys that a body hands in are random ([`crate::Engine::register_as`]), so nothing in a key says where its region is.
-//! The index is a table of slot numbers with open addressing and linear probing (Knuth, volume 3, section 6.4,
+//! Keys that a body hands in are random ([`crate::Objects::register_as`]), so nothing in a key says where its region
+//! is. The index is a table of slot numbers with open addressing and linear probing (Knuth, volume 3, section 6.4,
 //! algorithms L and R), at most half full. A peer that looks up keys of its own choice meets runs whose lengths depend
 //! on the keys in use alone, which it does not know.
 

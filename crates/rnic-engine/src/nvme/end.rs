@@ -92,7 +92,7 @@ impl NvmeEnd {
         dma: &'a mut D,
     ) -> NvmeUpper<'a, D> {
         let Self { role, sources } = self;
-        let mrs = &core.mrs;
+        let mrs = &core.objects.mrs;
         match role {
             Role::Initiator { initiator, .. } => {
                 let (head, send) = (&verbs.head, &verbs.send);
@@ -234,12 +234,12 @@ impl NvmeEnd {
                 fits && verbs.send.gather(&verbs.head, core, source.counter, source.offset as u32, len)
             }),
             Role::Target { target, namespace } => {
-                let Core { drives, mrs, segments, .. } = core;
+                let Core { drives, objects, segments, .. } = core;
                 let Some(namespace) = drives.config(*namespace) else { return false };
                 let log2 = namespace.device.block_log2;
                 let of_push = || tag.and_then(|tag| target.extent_of(tag)).map(|extent| extent.first_block << log2);
                 let Some(offset) = answer.map(|source| source.offset).or_else(of_push) else { return false };
-                gather_blocks(namespace, mrs, segments, offset, len)
+                gather_blocks(namespace, &objects.mrs, segments, offset, len)
             }
         }
     }

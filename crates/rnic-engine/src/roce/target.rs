@@ -81,7 +81,7 @@ impl Responder {
             if is_other && seq == self.window.expected {
                 return None;
             }
-            let queue = core.srqs[srq.index()].as_ref()?;
+            let queue = core.objects.srqs[srq.index()].as_ref()?;
             let (_, cq) = queue.shared?;
             return Some(Context { pd: queue.pd, of: Some((srq, cq)) });
         }
@@ -93,7 +93,7 @@ impl Responder {
             (Headers::AtomicRequest { rkey, .. } | Headers::PlacementRequest { rkey, .. }, _) => *rkey,
             _ => return Some(Context { pd: verbs.head.pd, of: None }),
         };
-        let pd = core.mrs.domain_of(rkey).filter(|pd| core.shares_domain(target.domain, *pd));
+        let pd = core.objects.mrs.domain_of(rkey).filter(|pd| core.shares_domain(target.domain, *pd));
         Some(Context { pd: pd.unwrap_or(verbs.head.pd), of: None })
     }
 }
@@ -102,12 +102,16 @@ impl Core {
     /// The shared receive queue with the number `srqn`, when it is in the XRC domain.
     fn shared_queue(&self, domain: u32, srqn: Qpn) -> Option<SrqId> {
         let id = SrqId::numbered(srqn.get())?;
-        let queue = self.srqs.get(id.index())?.as_ref()?;
+        let queue = self.objects.srqs.get(id.index())?.as_ref()?;
         queue.shared.filter(|(known, _)| *known == domain).map(|_| id)
     }
 
     /// Returns whether a shared receive queue of the XRC domain belongs to `pd`.
     fn shares_domain(&self, domain: u32, pd: PdId) -> bool {
-        self.srqs.iter().flatten().any(|srq| srq.pd == pd && srq.shared.is_some_and(|(known, _)| known == domain))
+        self.objects
+            .srqs
+            .iter()
+            .flatten()
+            .any(|srq| srq.pd == pd && srq.shared.is_some_and(|(known, _)| known == domain))
     }
 }

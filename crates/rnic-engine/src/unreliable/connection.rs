@@ -121,9 +121,10 @@ impl UnreliableEnd {
             return Err(DropReason::Refused);
         }
         let (sges, access) = (queue.sges(counter), Access::LOCAL_WRITE);
-        let placed = for_each_segment(&core.mrs, verbs.head.pd, sges, offset as u32, len, access, |at, segment| {
-            dma.place(at, segment)
-        });
+        let placed =
+            for_each_segment(&core.objects.mrs, verbs.head.pd, sges, offset as u32, len, access, |at, segment| {
+                dma.place(at, segment)
+            });
         if placed.is_err() {
             return Err(fail_oldest_receive(verbs, core));
         }
@@ -147,7 +148,11 @@ impl UnreliableEnd {
                 let Reth { va, rkey, dma_len } = reth.ok_or(DropReason::Refused)?;
                 // The whole range is checked before its first byte is written.
                 let granted = dma_len == 0
-                    || core.mrs.resolve_remote(verbs.head.granted(), rkey, va, u64::from(dma_len), access).is_ok();
+                    || core
+                        .objects
+                        .mrs
+                        .resolve_remote(verbs.head.granted(), rkey, va, u64::from(dma_len), access)
+                        .is_ok();
                 if !granted || !verbs.head.access.contains(access) {
                     return Err(DropReason::Refused);
                 }
@@ -162,6 +167,7 @@ impl UnreliableEnd {
         }
         if len > 0 {
             let local = core
+                .objects
                 .mrs
                 .resolve_remote(verbs.head.granted(), rkey, va, u64::from(len), access)
                 .map_err(|_| DropReason::Refused)?;

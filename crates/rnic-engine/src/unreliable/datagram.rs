@@ -39,8 +39,9 @@ impl UnreliableEnd {
             return Err(DropReason::Refused);
         }
         let (sges, access) = (queue.sges(counter), Access::LOCAL_WRITE);
-        let placed =
-            for_each_segment(&core.mrs, verbs.head.pd, sges, 0, bytes, access, |at, segment| dma.place(at, segment));
+        let placed = for_each_segment(&core.objects.mrs, verbs.head.pd, sges, 0, bytes, access, |at, segment| {
+            dma.place(at, segment)
+        });
         if placed.is_err() {
             return Err(fail_oldest_receive(verbs, core));
         }

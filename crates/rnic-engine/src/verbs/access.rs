@@ -37,6 +37,7 @@ impl Head {
             return Ok(());
         }
         let local = core
+            .objects
             .mrs
             .resolve_remote(self.granted(), rkey, va, u64::from(len), Access::REMOTE_WRITE)
             .map_err(|_| DENIED)?;
@@ -72,7 +73,8 @@ impl Head {
         if length == 0 {
             return Ok(0);
         }
-        core.mrs
+        core.objects
+            .mrs
             .resolve_remote((pd, self.number), rkey, va, u64::from(length), access)
             .map_err(|_| NakCode::RemoteAccessError)
     }

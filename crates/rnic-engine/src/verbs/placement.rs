@@ -55,9 +55,9 @@ impl Head {
                 let whole = (va, u64::from(len));
                 let (va, len) = match selectivity {
                     SELECTS_RANGE => whole,
-                    _ => core.mrs.extent(rkey).ok_or(NakCode::RemoteAccessError)?,
+                    _ => core.objects.mrs.extent(rkey).ok_or(NakCode::RemoteAccessError)?,
                 };
-                let granted = core.mrs.resolve_remote(self.granted(), rkey, va, len, access);
+                let granted = core.objects.mrs.resolve_remote(self.granted(), rkey, va, len, access);
                 granted.map_err(|_| NakCode::RemoteAccessError)
             }
         }

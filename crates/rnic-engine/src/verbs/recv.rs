@@ -186,7 +186,10 @@ impl RecvHalf {
                 if reth.dma_len > 0 {
                     let access = Access::REMOTE_WRITE;
                     let len = u64::from(reth.dma_len);
-                    core.mrs.resolve_remote(head.granted(), reth.rkey, reth.va, len, access).map_err(|_| DENIED)?;
+                    core.objects
+                        .mrs
+                        .resolve_remote(head.granted(), reth.rkey, reth.va, len, access)
+                        .map_err(|_| DENIED)?;
                 }
                 (reth.va, reth.rkey, reth.dma_len, reth.dma_len)
             }
@@ -238,10 +241,15 @@ impl RecvHalf {
         }
         let sges = self.queue.sges(counter);
         let access = Access::LOCAL_WRITE;
-        let placed =
-            for_each_segment(&core.mrs, head.pd, sges, offset as u32, packet.payload_len, access, |at, segment| {
-                dma.place(at, segment)
-            });
+        let placed = for_each_segment(
+            &core.objects.mrs,
+            head.pd,
+            sges,
+            offset as u32,
+            packet.payload_len,
+            access,
+            |at, segment| dma.place(at, segment),
+        );
         if placed.is_err() {
             return Err(self.fail_receive(head, core, seq == expected, WcStatus::LocalProtection));
         }
@@ -308,7 +316,7 @@ impl RecvHalf {
             if queue.is_full() {
                 return Err(Refusal::NotReady);
             }
-            let reached = core.srq(srq).take(|wr_id, sges| queue.push(wr_id, sges)).ok_or(Refusal::NotReady)?;
+            let reached = core.objects.srq(srq).take(|wr_id, sges| queue.push(wr_id, sges)).ok_or(Refusal::NotReady)?;
             if reached.0 {
                 core.notice(AsyncEvent::SrqLimitReached(srq));
             }
@@ -374,7 +382,7 @@ impl RecvHalf {
         }
         // A message that is refused here has not happened: its receive stays, to be flushed.
         if let RecvTail::SendInvalidate(rkey) = done.tail {
-            core.mrs.invalidate(head.pd, head.number, rkey).map_err(|_| NakCode::RemoteAccessError)?;
+            core.objects.mrs.invalidate(head.pd, head.number, rkey).map_err(|_| NakCode::RemoteAccessError)?;
         }
         let wr_id = queue.get(queue.head).wr_id;
         queue.head = queue.head.wrapping_add(1);

@@ -205,13 +205,13 @@ impl SendHalf {
     /// Collects the local memory of `len` bytes at `offset` of entry `counter`; false when a key does not cover it.
     #[inline(always)]
     pub(crate) fn gather(&self, head: &Head, core: &mut Core, counter: u32, offset: u32, len: u32) -> bool {
-        let Core { mrs, segments, .. } = core;
+        let Core { objects, segments, .. } = core;
         segments.clear();
         if len == 0 {
             return true;
         }
         let sges = self.queue.sges(counter);
-        for_each_segment(mrs, head.pd, sges, offset, len, Access::empty(), |_, segment| {
+        for_each_segment(&objects.mrs, head.pd, sges, offset, len, Access::empty(), |_, segment| {
             segments.push(segment);
             Ok(())
         })
@@ -233,7 +233,7 @@ impl SendHalf {
         let offset = u64::from(index) * u64::from(head.mtu());
         let left = u64::from(wqe.length).checked_sub(offset).ok_or(WcStatus::BadResponse)?;
         let due = left.min(u64::from(head.mtu())) as u32;
-        let (mrs, access) = (&core.mrs, Access::LOCAL_WRITE);
+        let (mrs, access) = (&core.objects.mrs, Access::LOCAL_WRITE);
         let protection = |_| WcStatus::LocalProtection;
         match packet.headers {
             Headers::ReadResponse { .. } if wqe.op.is_read_like() && packet.payload_len == due => {

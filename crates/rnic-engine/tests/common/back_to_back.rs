@@ -44,8 +44,8 @@ pub struct Side<D> {
 impl<D> Side<D> {
     fn new(shape: &Shape, secret: u64, dma: D) -> Self {
         let mut engine = Engine::new(EngineConfig { secret, ..EngineConfig::default() });
-        let pd = engine.create_pd().expect("a protection domain");
-        let cq = engine.create_cq(4_096).expect("a legal size");
+        let pd = engine.objects_mut().create_pd().expect("a protection domain");
+        let cq = engine.objects_mut().create_cq(4_096).expect("a legal size");
         let numbers = (0..shape.queue_pairs).map(|_| {
             let attributes = QpAttributes {
                 pd,
@@ -66,7 +66,7 @@ impl<D> Side<D> {
         });
         let numbers = numbers.collect();
         let region = MemoryRegion { pd, addr: 0, len: shape.memory, local: 0, access: Access::all() };
-        let key = engine.register(region).expect("a legal region").0;
+        let key = engine.objects_mut().register(region).expect("a legal region").0;
         Self { engine, cq, numbers, key, dma }
     }
 
@@ -111,7 +111,7 @@ impl<D> Side<D> {
 
     /// The next completion, which must be a success.
     pub fn completion(&mut self) -> Option<Completion> {
-        let completion = self.engine.poll_cq_one(self.cq)?;
+        let completion = self.engine.objects_mut().poll_cq_one(self.cq)?;
         assert_eq!(completion.status, WcStatus::Success, "{completion:?}");
         Some(completion)
     }

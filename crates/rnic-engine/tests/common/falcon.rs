@@ -111,12 +111,12 @@ pub fn attributes(setup: &Setup, pd: PdId, cq: CqId, srq: Option<SrqId>) -> QpAt
 impl Side {
     fn new(setup: &Setup, secret: u64) -> Self {
         let mut engine = Engine::new(EngineConfig { secret, ..EngineConfig::default() });
-        let pd = engine.create_pd().expect("a protection domain");
-        let cq = engine.create_cq(8_192).expect("a legal size");
-        let srq = setup.srq.map(|entries| engine.create_srq(pd, entries, 4).expect("a legal size"));
+        let pd = engine.objects_mut().create_pd().expect("a protection domain");
+        let cq = engine.objects_mut().create_cq(8_192).expect("a legal size");
+        let srq = setup.srq.map(|entries| engine.objects_mut().create_srq(pd, entries, 4).expect("a legal size"));
         let qpn = engine.create_qp(&attributes(setup, pd, cq, srq)).expect("legal attributes");
         let region = MemoryRegion { pd, addr: BASE, len: MEMORY as u64, local: 0, access: Access::all() };
-        let key = engine.register(region).expect("a legal region").0;
+        let key = engine.objects_mut().register(region).expect("a legal region").0;
         let memory = CONTENTS[secret as usize % 2].clone();
         let (kept, others, done) = (BTreeMap::new(), Vec::new(), Vec::new());
         Self { engine, memory, kept, kept_most: 0, cq, qpn, others, key, pd, srq, done }
@@ -176,7 +176,7 @@ impl Side {
     pub fn post_recv(&mut self, wr_id: u64, addr: u64, len: u32) {
         let request = RecvRequest { wr_id, sges: &[self.sge(addr, len)] };
         match self.srq {
-            Some(srq) => self.engine.post_srq_recv(srq, &request).expect("room"),
+            Some(srq) => self.engine.objects_mut().post_srq_recv(srq, &request).expect("room"),
             None => self.engine.post_recv(self.qpn, &request).expect("room"),
         }
     }
@@ -184,7 +184,7 @@ impl Side {
     /// The key of another region, of `len` bytes from `addr` on.
     pub fn register(&mut self, addr: u64, len: u64) -> u32 {
         let region = MemoryRegion { pd: self.pd, addr, len, local: addr - BASE, access: Access::all() };
-        self.engine.register(region).expect("a legal region").0
+        self.engine.objects_mut().register(region).expect("a legal region").0
     }
 
     pub fn bytes(&self, addr: u64, len: u32) -> &[u8] {
@@ -329,7 +329,7 @@ impl Pair {
             }
         }
         for end in &mut self.ends {
-            while let Some(completion) = end.engine.poll_cq_one(end.cq) {
+            while let Some(completion) = end.engine.objects_mut().poll_cq_one(end.cq) {
                 end.done.push(completion);
             }
         }
@@ -349,7 +349,7 @@ impl Pair {
 
     pub fn poll(&mut self) {
         for end in &mut self.ends {
-            while let Some(completion) = end.engine.poll_cq_one(end.cq) {
+            while let Some(completion) = end.engine.objects_mut().poll_cq_one(end.cq) {
                 end.done.push(completion);
             }
         }

@@ -188,14 +188,14 @@ impl Side {
         if setup.watched {
             engine.watch();
         }
-        let pd = engine.create_pd().expect("a protection domain");
-        let cq = engine.create_cq(setup.completions).expect("a legal size");
-        let srq = setup.srq.map(|entries| engine.create_srq(pd, entries, 4).expect("a legal size"));
+        let pd = engine.objects_mut().create_pd().expect("a protection domain");
+        let cq = engine.objects_mut().create_cq(setup.completions).expect("a legal size");
+        let srq = setup.srq.map(|entries| engine.objects_mut().create_srq(pd, entries, 4).expect("a legal size"));
         let attributes = QpAttributes { srq, ..default_attributes(setup, pd, cq) };
         let qpn = engine.create_qp(&attributes).expect("legal attributes");
         let access = Access::all();
         let region = MemoryRegion { pd, addr: BASE, len: MEMORY as u64, local: 0, access };
-        let key = engine.register(region).expect("a legal region").0;
+        let key = engine.objects_mut().register(region).expect("a legal region").0;
         Self { engine, memory: vec![0; MEMORY], cq, qpn, key, pd, srq, format: setup.transport.format() }
     }
 
@@ -243,7 +243,7 @@ impl Side {
     }
 
     pub fn completions(&mut self) -> Vec<Completion> {
-        std::iter::from_fn(|| self.engine.poll_cq_one(self.cq)).collect()
+        std::iter::from_fn(|| self.engine.objects_mut().poll_cq_one(self.cq)).collect()
     }
 
     /// Completions as (wr_id, status).

@@ -51,11 +51,11 @@ fn nothing_completes_that_was_posted_to_a_queue_pair_that_is_reset_or_destroyed(
                 end(&mut pair.ends[0].engine, qpn, destroys);
                 pair.run_for(Duration::from_us(100));
                 assert_eq!(pair.ends[0].take(), [], "{name}");
-                assert_eq!(pair.ends[0].engine.poll_event(), None, "{name}");
+                assert_eq!(pair.ends[0].engine.objects_mut().poll_event(), None, "{name}");
                 let stats = pair.ends[0].engine.falcon_stats().expect("there is one");
                 assert!(stats.is_idle, "{name}: what was held is back");
                 assert_eq!(
-                    pair.ends[0].srq.and_then(|srq| pair.ends[0].engine.srq_level(srq)),
+                    pair.ends[0].srq.and_then(|srq| pair.ends[0].engine.objects().srq_level(srq)),
                     srq.map(|_| 50),
                     "{name}"
                 );
@@ -75,17 +75,17 @@ fn a_queue_pair_that_ends_fills_nobodys_completion_queue() {
             let mut pair = Pair::new(&setup, |_| DELIVERED);
             let [other, _] = pair.connect_another(&setup);
             let (qpn, cq) = (pair.ends[0].qpn, pair.ends[0].cq);
-            pair.ends[0].engine.resize_cq(cq, 16).expect("a legal size");
+            pair.ends[0].engine.objects_mut().resize_cq(cq, 16).expect("a legal size");
             busy(&mut pair);
             pair.run_for(Duration::from_us(8));
             end(&mut pair.ends[0].engine, qpn, destroys);
             let remote = pair.remote(0, INBOX);
             pair.ends[0].post_on(other, 1, SendOp::Write { remote, immediate: None }, BASE, MTU);
             pair.run_for(Duration::from_us(100));
-            assert_eq!(pair.ends[0].engine.poll_event(), None, "{name}");
+            assert_eq!(pair.ends[0].engine.objects_mut().poll_event(), None, "{name}");
             let state = pair.ends[0].engine.query_qp(other).expect("it is there").state;
             assert_eq!(state, QpState::ReadyToSend, "{name}");
-            assert_eq!(pair.ends[0].engine.cq_level(cq), Some((0, false)), "{name}");
+            assert_eq!(pair.ends[0].engine.objects().cq_level(cq), Some((0, false)), "{name}");
         }
     }
 }

@@ -111,7 +111,7 @@ fn a_queue_pair_without_the_right_refuses_the_request_as_invalid() {
                 pair.ends[0].post(0, op, BASE, len);
                 pair.run_for(ms(100));
                 assert_eq!(pair.ends[0].take(), [(0, WcStatus::RemoteInvalidRequest)], "{name}, {op:?}");
-                let mut events = std::iter::from_fn(|| pair.ends[1].engine.poll_event());
+                let mut events = std::iter::from_fn(|| pair.ends[1].engine.objects_mut().poll_event());
                 let fails = options.iter().all(|option| option.0 != "errors");
                 let told = events.any(|event| event == AsyncEvent::QpRequestError(qpn));
                 assert_eq!(told, fails, "{name}, {op:?}");
@@ -517,7 +517,7 @@ fn a_send_queue_drains_and_goes_on() {
             pair.run_for(ms(50));
             let done = pair.ends[0].take().len();
             assert!(0 < done && done < 30, "{name}: {done}");
-            let mut events = std::iter::from_fn(|| pair.ends[0].engine.poll_event());
+            let mut events = std::iter::from_fn(|| pair.ends[0].engine.objects_mut().poll_event());
             assert!(events.any(|event| event == AsyncEvent::SendQueueDrained(qpn)), "{name}");
             pair.ends[0].begin_sending(pair.now, &setup, 0);
             pair.run_for(ms(100));

@@ -61,7 +61,7 @@ fn befall(mishaps: &[Mishap]) -> impl FnMut(&Sent) -> Fate + 'static {
 
 fn events(pair: &mut Pair, end: usize) -> Vec<AsyncEvent> {
     let is_news = |event: &AsyncEvent| !matches!(event, AsyncEvent::CqNotify(_));
-    std::iter::from_fn(|| pair.ends[end].engine.poll_event()).filter(is_news).collect()
+    std::iter::from_fn(|| pair.ends[end].engine.objects_mut().poll_event()).filter(is_news).collect()
 }
 
 fn bytes(pair: &mut Pair, end: usize, addr: u64, len: u32) -> &mut [u8] {
@@ -99,8 +99,8 @@ fn memory_may_go_when_its_operation_is_over() {
                 let sges = &[Sge { addr: INBOX, len, lkey: near }];
                 pair.ends[0].try_post(7, op, sges, SendFlags::SIGNALED).expect("room");
                 assert_eq!(completed(&mut pair, Duration::from_ms(100)), [(7, WcStatus::Success)], "{what}");
-                pair.ends[0].engine.deregister(Key(near)).expect("registered");
-                pair.ends[1].engine.deregister(Key(far)).expect("registered");
+                pair.ends[0].engine.objects_mut().deregister(Key(near)).expect("registered");
+                pair.ends[1].engine.objects_mut().deregister(Key(far)).expect("registered");
                 bytes(&mut pair, 0, INBOX, 8_192).fill(0xaa);
                 bytes(&mut pair, 1, FAR, 8_192).fill(0x55);
                 // Their place is used anew, by other keys.
@@ -146,7 +146,7 @@ fn a_read_that_is_not_over_ends_in_a_remote_access_error() {
             let remote = RemoteMemory { addr: FAR, rkey: far };
             pair.ends[0].post(7, SendOp::Read { remote }, INBOX, 200 * MTU);
             pair.run_for(Duration::from_us(after - 100));
-            pair.ends[1].engine.deregister(Key(far)).expect("registered");
+            pair.ends[1].engine.objects_mut().deregister(Key(far)).expect("registered");
             bytes(&mut pair, 1, FAR, 200 * MTU).fill(0x55);
             pair.run_for(Duration::from_ms(2_000));
             let (what, taken) = (format!("{options:?}, wire {wire}, gone at {after} us"), pair.ends[0].take());

@@ -163,11 +163,11 @@ fn attack(options: &[(&str, &str)], seed: u64, (forge, travels): (Forgery, bool)
     pair.encodes = travels;
     // What a peer may touch, and what the program alone may.
     let (pd, old) = (pair.ends[1].pd, pair.ends[1].key);
-    pair.ends[1].engine.deregister(Key(old)).expect("it was registered");
+    pair.ends[1].engine.objects_mut().deregister(Key(old)).expect("it was registered");
     let region = |addr, len, access| MemoryRegion { pd, addr, len, local: addr - BASE, access };
     let engine = &mut pair.ends[1].engine;
-    let own = engine.register(region(BASE, MEMORY as u64, Access::LOCAL_WRITE)).expect("legal").0;
-    let granted = engine.register(region(INBOX, GRANTED, Access::all())).expect("legal").0;
+    let own = engine.objects_mut().register(region(BASE, MEMORY as u64, Access::LOCAL_WRITE)).expect("legal").0;
+    let granted = engine.objects_mut().register(region(INBOX, GRANTED, Access::all())).expect("legal").0;
     pair.ends[1].key = own;
     let before = pair.ends[1].memory.clone();
     for wr_id in 0..40 {

@@ -81,10 +81,13 @@ fn what_is_refused_leaves_nothing() {
     let side = &mut pair.ends[0];
     assert!(matches!(side.engine.create_qp(&refused), Err(ResourceError::FalconResources { .. })));
     side.engine.destroy_qp(side.qpn).expect("the one that there is");
-    assert_eq!(side.engine.destroy_srq(side.srq.expect("one was made")), Ok(()), "nobody else uses it");
+    assert_eq!(side.engine.objects_mut().destroy_srq(side.srq.expect("one was made")), Ok(()), "nobody else uses it");
 
     let mut engine = Engine::new(EngineConfig::default());
-    let (pd, cq) = (engine.create_pd().expect("a protection domain"), engine.create_cq(16).expect("a legal size"));
+    let (pd, cq) = (
+        engine.objects_mut().create_pd().expect("a protection domain"),
+        engine.objects_mut().create_cq(16).expect("a legal size"),
+    );
     let other = |resources: &str| QpAttributes {
         pd,
         send_cq: cq,

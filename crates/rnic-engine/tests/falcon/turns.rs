@@ -45,14 +45,14 @@ fn resync_in_its_turn(options: &[(&str, &str)], send_lost: bool, write_lost: boo
     let remote = pair.remote(0, INBOX);
     let pd = pair.ends[0].pd;
     let region = MemoryRegion { pd, addr: BASE, len: MEMORY as u64 / 2, local: 0, access: Access::all() };
-    let key = pair.ends[0].engine.register(region).expect("a legal region");
+    let key = pair.ends[0].engine.objects_mut().register(region).expect("a legal region");
     pair.ends[0].post(0, SendOp::Send { immediate: None }, BASE, 100);
     let own = Sge { addr: BASE, len: 10, lkey: key.0 };
     let write = SendOp::Write { remote, immediate: None };
     pair.ends[0].try_post(1, write, &[own], SendFlags::empty()).expect("there is room");
     pair.ends[0].post(2, SendOp::Send { immediate: None }, BASE, 100);
     pair.run_for(Duration::from_us(60));
-    pair.ends[0].engine.deregister(key).expect("it is registered");
+    pair.ends[0].engine.objects_mut().deregister(key).expect("it is registered");
     // Both are repeated meanwhile: the Write as a Resync.
     pair.run_for(ms(20));
     let resyncs = pair.log.iter().filter(|sent| matches!(sent.packet.body, Body::Resync { .. })).count();

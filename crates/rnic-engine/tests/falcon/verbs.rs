@@ -319,7 +319,7 @@ fn a_key_is_taken_back_behind_the_data() {
         let access = Access::LOCAL_WRITE | Access::REMOTE_INVALIDATE;
         let region = MemoryRegion { pd, addr: INBOX, len: 1_000, local: MEMORY as u64 / 2, access };
         let engine = &mut pair.ends[1].engine;
-        let [own, gone, other] = [0; 3].map(|_| engine.register(region).expect("a legal region"));
+        let [own, gone, other] = [0; 3].map(|_| engine.objects_mut().register(region).expect("a legal region"));
         for (wr_id, key) in [(7, own), (8, gone)] {
             let sges = &[Sge { addr: INBOX, len: 100, lkey: key.0 }];
             engine.post_recv(qpn, &RecvRequest { wr_id, sges }).expect("there is room");
@@ -329,12 +329,12 @@ fn a_key_is_taken_back_behind_the_data() {
         assert_eq!(pair.ends[0].take(), [(1, WcStatus::Success)], "{options:?}");
         assert_eq!(pair.ends[1].take(), [(7, WcStatus::Success)], "{options:?}");
         assert_eq!(pair.ends[1].bytes(INBOX, 10), pair.ends[0].bytes(BASE, 10), "{options:?}");
-        pair.ends[1].engine.deregister(own).expect_err("it was taken back");
-        pair.ends[1].engine.deregister(gone).expect("it is registered");
+        pair.ends[1].engine.objects_mut().deregister(own).expect_err("it was taken back");
+        pair.ends[1].engine.objects_mut().deregister(gone).expect("it is registered");
         pair.ends[0].post(2, SendOp::SendInvalidate { rkey: other.0 }, BASE, 10);
         finish(&mut pair);
         assert_eq!(pair.ends[0].take(), [(2, WcStatus::RemoteOperational)], "{options:?}");
         assert_eq!(pair.ends[1].take(), [(8, WcStatus::LocalProtection)], "{options:?}");
-        pair.ends[1].engine.deregister(other).expect("a message that is refused has not happened");
+        pair.ends[1].engine.objects_mut().deregister(other).expect("a message that is refused has not happened");
     }
 }

@@ -30,7 +30,7 @@ fn a_window_grants_what_it_is_bound_to_until_it_is_taken_back() {
                 _ => Pair::new(&setup, bad(random, 100, 50, 100)),
             };
             let pd = pair.ends[1].pd;
-            let base = pair.ends[1].engine.allocate_window(pd, WindowKind::Two).expect("room").0;
+            let base = pair.ends[1].engine.objects_mut().allocate_window(pd, WindowKind::Two).expect("room").0;
             for round in 1..10u32 {
                 let key = base | round;
                 let op = binding(&pair, key, 4_096);
@@ -61,7 +61,7 @@ fn a_binding_that_breaks_a_rule_fails_the_queue_pair() {
     for options in ORDERS {
         let mut pair = Pair::new(&Setup::new(options), |_| DELIVERED);
         let pd = pair.ends[1].pd;
-        let key = pair.ends[1].engine.allocate_window(pd, WindowKind::Two).expect("room").0 + 1;
+        let key = pair.ends[1].engine.objects_mut().allocate_window(pd, WindowKind::Two).expect("room").0 + 1;
         let op = binding(&pair, key, 1 << 40);
         pair.ends[1].post(1, op, 0, 0);
         assert_eq!(finish(&mut pair)[1], [(1, WcStatus::WindowBind)], "{options:?}");

@@ -233,12 +233,12 @@ fn early_messages_claim_no_more_than_they_can_need() {
         let srq = pair.right.srq.expect("made with one");
         for wr_id in 0..64 {
             let receive = RecvRequest { wr_id, sges: &[pair.right.sge(TARGET, 100)] };
-            pair.right.engine.post_srq_recv(srq, &receive).expect("room");
+            pair.right.engine.objects_mut().post_srq_recv(srq, &receive).expect("room");
         }
         let headers = send_headers(&pair, Position::Only, recv_sn, 0);
         let (outcome, _) = forge(&mut pair, From::Right, 5, headers, 10);
         assert_eq!(outcome == RxOutcome::Early, kept, "named {recv_sn}");
-        assert_eq!(pair.right.engine.srq_level(srq), Some(left), "named {recv_sn}");
+        assert_eq!(pair.right.engine.objects().srq_level(srq), Some(left), "named {recv_sn}");
     }
 }
 

@@ -61,19 +61,19 @@ pub struct Node {
 impl Node {
     pub fn new(secret: u64) -> Self {
         let mut engine = Engine::new(EngineConfig { secret, ..EngineConfig::default() });
-        let cq = engine.create_cq(1 << 20).expect("a legal size");
+        let cq = engine.objects_mut().create_cq(1 << 20).expect("a legal size");
         Self { engine, memory: vec![0; MEMORY], cq, domains: Vec::new(), owners: Vec::new() }
     }
 
     /// A new protection domain with its regions; answers its index.
     pub fn add_domain(&mut self) -> usize {
-        let pd = self.engine.create_pd().expect("a protection domain");
+        let pd = self.engine.objects_mut().create_pd().expect("a protection domain");
         let first = self.domains.len() as u64 * 6;
         let regions = [0u64, 1, 2, 3, 4, 5].map(|index| {
             let local = (first + index) * 2 * REGION + 64;
             let addr = 0x7000_0000_0000 + (first + index) * 0x10_0000;
             let region = MemoryRegion { pd, addr, len: REGION, local, access: RIGHTS[index as usize] };
-            Region { region, key: self.engine.register(region).expect("a legal region").0 }
+            Region { region, key: self.engine.objects_mut().register(region).expect("a legal region").0 }
         });
         self.domains.push(Domain { pd, regions });
         self.domains.len() - 1
@@ -82,8 +82,8 @@ impl Node {
     /// The region that a peer may have invalidated is registered again, if it has been.
     pub fn renew(&mut self, domain: usize) {
         let Region { region, key } = self.domains[domain].regions[INVALIDATE];
-        let _ = self.engine.deregister(Key(key));
-        let key = self.engine.register(region).expect("a legal region").0;
+        let _ = self.engine.objects_mut().deregister(Key(key));
+        let key = self.engine.objects_mut().register(region).expect("a legal region").0;
         self.domains[domain].regions[INVALIDATE] = Region { region, key };
     }
 

@@ -86,7 +86,7 @@ impl World {
             let node = &mut self.nodes[side];
             let pd = node.domains[domain].pd;
             let shares = domain == EXPOSED && self.random.below(2) == 0;
-            let srq = shares.then(|| node.engine.create_srq(pd, 64, 2).expect("a legal size"));
+            let srq = shares.then(|| node.engine.objects_mut().create_srq(pd, 64, 2).expect("a legal size"));
             self.srqs[side].extend(srq);
             let attributes = QpAttributes {
                 pd,
@@ -269,7 +269,7 @@ impl World {
         let receive = RecvRequest { wr_id: 0, sges: &[own[LOCAL].sge(0, 2_000), own[LOCAL].sge(2_000, 2_000)] };
         let _ = engine.post_recv(connection.numbers[side], &receive);
         for srq in &self.srqs[side] {
-            let _ = engine.post_srq_recv(*srq, &receive);
+            let _ = engine.objects_mut().post_srq_recv(*srq, &receive);
         }
     }
 
@@ -311,13 +311,13 @@ impl World {
     fn collect(&mut self) {
         // The receiving side first: what it got is still there.
         for side in [1, 0] {
-            while let Some(completion) = self.nodes[side].engine.poll_cq_one(self.nodes[side].cq) {
+            while let Some(completion) = self.nodes[side].engine.objects_mut().poll_cq_one(self.nodes[side].cq) {
                 let mine = |honest: &&mut Honest| honest.connection.numbers[side] == completion.qpn;
                 if let Some(honest) = self.honest.iter_mut().find(mine) {
                     honest.check(side, &completion, &self.nodes);
                 }
             }
-            while self.nodes[side].engine.poll_event().is_some() {}
+            while self.nodes[side].engine.objects_mut().poll_event().is_some() {}
         }
     }
 
@@ -361,7 +361,7 @@ impl World {
                 self.now += STEP;
                 self.nodes.iter_mut().for_each(|node| node.engine.tick(self.now));
                 self.move_packets();
-                let completion = self.nodes[0].engine.poll_cq_one(self.nodes[0].cq);
+                let completion = self.nodes[0].engine.objects_mut().poll_cq_one(self.nodes[0].cq);
                 status = completion.filter(|completion| completion.qpn == connection.numbers[0]);
                 if status.is_some() {
                     break;

@@ -153,7 +153,7 @@ fn i20_a_shared_receive_queue_is_used_in_order() {
     for wr_id in 0..6 {
         let sge = pair.right.sge(TARGET + wr_id * 1_000, 1_000);
         let request = RecvRequest { wr_id, sges: &[sge] };
-        pair.right.engine.post_srq_recv(pair.right.srq.expect("made with one"), &request).expect("room");
+        pair.right.engine.objects_mut().post_srq_recv(pair.right.srq.expect("made with one"), &request).expect("room");
     }
     for wr_id in 0..6 {
         pair.left.post(wr_id, SendOp::Send { immediate: Some(wr_id as u32) }, &[pair.left.sge(wr_id * 1_000, 500)]);
@@ -179,7 +179,7 @@ fn i20_send_with_invalidate_takes_the_key_in_its_turn() {
         local: 800_000,
         access: Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_INVALIDATE,
     };
-    let rkey = pair.right.engine.register(region).expect("legal").0;
+    let rkey = pair.right.engine.objects_mut().register(region).expect("legal").0;
     let remote = RemoteMemory { addr: 0x9000_0000, rkey };
     pair.right.post_recv(10, &[pair.right.sge(TARGET, 100)]);
     pair.left.post(1, SendOp::Write { remote, immediate: None }, &[pair.left.sge(0, 1_000)]);

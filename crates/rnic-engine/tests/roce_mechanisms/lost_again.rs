@@ -14,7 +14,7 @@ fn completed_at(pair: &mut Pair) -> u64 {
     for at in 0..10_000 {
         pair.run_until(us(at));
         pair.now = us(at);
-        if pair.left.engine.cq_level(pair.left.cq).is_some_and(|(level, _)| level > 0) {
+        if pair.left.engine.objects().cq_level(pair.left.cq).is_some_and(|(level, _)| level > 0) {
             return at;
         }
     }

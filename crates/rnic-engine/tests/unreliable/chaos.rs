@@ -95,7 +95,7 @@ fn post_receive(pair: &mut Pair, number: u64) -> Result<(), PostError> {
     let sges = [pair.right.sge(place(number), 2_000), pair.right.sge(place(number) + 2_000, SLOT as u32 - 2_000)];
     let request = RecvRequest { wr_id: number, sges: &sges };
     match pair.right.srq {
-        Some(srq) => pair.right.engine.post_srq_recv(srq, &request),
+        Some(srq) => pair.right.engine.objects_mut().post_srq_recv(srq, &request),
         None => pair.right.engine.post_recv(pair.right.qpn, &request),
     }
 }

@@ -107,21 +107,21 @@ fn a_key_stays_when_what_it_grants_changes() {
         pair.run();
         let whole = MemoryRegion { pd, addr: BASE, len: MEMORY as u64, local: 0, access: Access::all() };
         let elsewhere = MemoryRegion { addr: BASE + TARGET, len: 100, local: 4_000, ..whole };
-        assert_eq!(pair.right.engine.reregister(key, elsewhere), Ok(whole));
+        assert_eq!(pair.right.engine.objects_mut().reregister(key, elsewhere), Ok(whole));
         write(&mut pair, 1, 100);
         pair.run();
         assert_eq!(pair.right.memory[4_000..4_100], pair.left.memory[..100], "{transport}");
         let wraps = MemoryRegion { addr: u64::MAX, ..whole };
-        assert!(matches!(pair.right.engine.reregister(key, wraps), Err(MemoryError::Wraps { .. })));
-        let other = pair.right.engine.create_pd().expect("a protection domain");
-        assert_eq!(pair.right.engine.reregister(key, MemoryRegion { pd: other, ..whole }), Ok(elsewhere));
+        assert!(matches!(pair.right.engine.objects_mut().reregister(key, wraps), Err(MemoryError::Wraps { .. })));
+        let other = pair.right.engine.objects_mut().create_pd().expect("a protection domain");
+        assert_eq!(pair.right.engine.objects_mut().reregister(key, MemoryRegion { pd: other, ..whole }), Ok(elsewhere));
         assert_eq!(pair.right.engine.destroy_pd(other), Err(ResourceError::Busy("protection domain")));
         write(&mut pair, 2, 100);
         pair.run();
         let expected = [(0, WcStatus::Success), (1, WcStatus::Success), (2, WcStatus::RemoteAccess)];
         assert_eq!(pair.left.statuses(), expected, "{transport}: another domain");
-        pair.right.engine.deregister(key).expect("registered");
-        assert_eq!(pair.right.engine.reregister(key, whole), Err(MemoryError::Unknown(key.0)));
+        pair.right.engine.objects_mut().deregister(key).expect("registered");
+        assert_eq!(pair.right.engine.objects_mut().reregister(key, whole), Err(MemoryError::Unknown(key.0)));
     }
 }
 
@@ -134,7 +134,7 @@ fn a_receive_whose_key_has_moved_fails_at_both_ends() {
         post_recvs(&mut pair.right, 0..1, 100);
         let access = Access::LOCAL_WRITE;
         let region = MemoryRegion { pd: pair.right.pd, addr: BASE, len: 100, local: 0, access };
-        pair.right.engine.reregister(key, region).expect("legal");
+        pair.right.engine.objects_mut().reregister(key, region).expect("legal");
         send(&mut pair, 0, 100);
         pair.run();
         assert_eq!(pair.left.statuses(), [(0, WcStatus::RemoteOperational)], "{transport}");
@@ -147,18 +147,18 @@ fn a_completion_queue_changes_its_size() {
     let mut pair = Pair::new(&Setup { completions: 3, ..setup("irn") });
     let cq = pair.left.cq;
     let too_few = |asked, holds| Err(ResourceError::Holds { what: "completion queue entries", asked, holds });
-    let resize = |pair: &mut Pair, capacity| pair.left.engine.resize_cq(cq, capacity);
+    let resize = |pair: &mut Pair, capacity| pair.left.engine.objects_mut().resize_cq(cq, capacity);
     assert_eq!(resize(&mut pair, 1), Ok(()));
     assert_eq!(resize(&mut pair, 7), Ok(()));
     for wr_id in 0..7 {
         write(&mut pair, wr_id, 10);
     }
     pair.run();
-    assert_eq!(pair.left.engine.cq_level(cq), Some((7, false)), "all fit");
+    assert_eq!(pair.left.engine.objects().cq_level(cq), Some((7, false)), "all fit");
     assert_eq!(resize(&mut pair, 6), too_few(6, 7));
     assert!(matches!(resize(&mut pair, 0), Err(ResourceError::Size { .. })));
     assert_eq!(resize(&mut pair, 7), Ok(()));
-    assert_eq!(pair.left.engine.poll_cq_one(cq).map(|completion| completion.wr_id), Some(0));
+    assert_eq!(pair.left.engine.objects_mut().poll_cq_one(cq).map(|completion| completion.wr_id), Some(0));
     assert_eq!(resize(&mut pair, 6), Ok(()));
     assert_eq!(pair.left.statuses(), all(1..7, WcStatus::Success));
     assert_eq!(resize(&mut pair, 2), Ok(()));
@@ -166,7 +166,7 @@ fn a_completion_queue_changes_its_size() {
         write(&mut pair, wr_id, 10);
     }
     pair.run();
-    assert_eq!(pair.left.engine.cq_level(cq), Some((2, true)), "the new size counts");
+    assert_eq!(pair.left.engine.objects().cq_level(cq), Some((2, true)), "the new size counts");
 }
 
 #[test]
@@ -175,24 +175,24 @@ fn a_shared_receive_queue_changes_its_size() {
     let srq = pair.right.srq.expect("set up so");
     let post = |pair: &mut Pair, wr_id| {
         let sges = [pair.right.sge(TARGET, 100)];
-        pair.right.engine.post_srq_recv(srq, &RecvRequest { wr_id, sges: &sges })
+        pair.right.engine.objects_mut().post_srq_recv(srq, &RecvRequest { wr_id, sges: &sges })
     };
     (0..4).for_each(|wr_id| post(&mut pair, wr_id).expect("room"));
     assert_eq!(post(&mut pair, 4), Err(PostError::QueueFull));
-    assert_eq!(pair.right.engine.resize_srq(srq, 5), Ok(()));
+    assert_eq!(pair.right.engine.objects_mut().resize_srq(srq, 5), Ok(()));
     assert_eq!(post(&mut pair, 4), Ok(()));
-    let refused = pair.right.engine.resize_srq(srq, 4);
+    let refused = pair.right.engine.objects_mut().resize_srq(srq, 4);
     assert_eq!(refused, Err(ResourceError::Holds { what: "shared receive queue entries", asked: 4, holds: 5 }));
-    pair.right.engine.set_srq_limit(srq, 4).expect("no more than there can be");
-    assert!(matches!(pair.right.engine.set_srq_limit(srq, 6), Err(ResourceError::Size { .. })));
+    pair.right.engine.objects_mut().set_srq_limit(srq, 4).expect("no more than there can be");
+    assert!(matches!(pair.right.engine.objects_mut().set_srq_limit(srq, 6), Err(ResourceError::Size { .. })));
     let info = SrqInfo { max_wr: 5, max_sge: 4, limit: 4, posted: 5 };
-    assert_eq!(pair.right.engine.query_srq(srq), Some(info));
+    assert_eq!(pair.right.engine.objects().query_srq(srq), Some(info));
     (0..3).for_each(|wr_id| send(&mut pair, wr_id, 10));
     pair.run();
     assert_eq!(pair.right.statuses(), all(0..3, WcStatus::Success));
     assert_eq!(events(&mut pair.right), [AsyncEvent::SrqLimitReached(srq)]);
-    assert_eq!(pair.right.engine.query_srq(srq), Some(SrqInfo { limit: 0, posted: 2, ..info }));
-    assert_eq!(pair.right.engine.resize_srq(srq, 2), Ok(()));
+    assert_eq!(pair.right.engine.objects().query_srq(srq), Some(SrqInfo { limit: 0, posted: 2, ..info }));
+    assert_eq!(pair.right.engine.objects_mut().resize_srq(srq, 2), Ok(()));
     assert_eq!(post(&mut pair, 9), Err(PostError::QueueFull));
 }
 

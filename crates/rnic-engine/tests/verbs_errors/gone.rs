@@ -138,9 +138,9 @@ fn completed(pair: &mut Pair, count: usize) -> Vec<(u64, WcStatus)> {
 
 /// The memory of an operation that is over goes, at both ends, and what lay there is put to other use at once.
 fn take_back(pair: &mut Pair, places: &Places) {
-    pair.left.engine.deregister(Key(places.near)).expect("registered");
+    pair.left.engine.objects_mut().deregister(Key(places.near)).expect("registered");
     // A peer may have invalidated it.
-    let _ = pair.right.engine.deregister(Key(places.far));
+    let _ = pair.right.engine.objects_mut().deregister(Key(places.far));
     near(pair).fill(0xaa);
     far(pair).fill(0x55);
     let [left, right] = [pair.left.pd, pair.right.pd];
@@ -208,7 +208,7 @@ fn a_read_that_is_not_over_ends_in_a_remote_access_error() {
                 let (places, _) = begin(&mut pair, Kind::Read(LEN));
                 write(&mut pair, 1, 10);
                 pair.run_until(us(at));
-                pair.right.engine.deregister(Key(places.far)).expect("registered");
+                pair.right.engine.objects_mut().deregister(Key(places.far)).expect("registered");
                 far(&mut pair).fill(0x55);
                 pair.run();
                 let statuses = pair.left.statuses();

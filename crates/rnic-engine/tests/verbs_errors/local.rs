@@ -53,7 +53,7 @@ fn range_outside_the_region() {
 #[test]
 fn another_domain() {
     check_all(&|pair| {
-        let pd = pair.left.engine.create_pd().expect("a protection domain");
+        let pd = pair.left.engine.objects_mut().create_pd().expect("a protection domain");
         let lkey = region(&mut pair.left, pd, 0, 8_192, Access::all());
         write_from(pair, &[Sge { addr: BASE, len: 100, lkey }]);
     });
@@ -89,7 +89,7 @@ fn a_region_that_goes_away_before_its_turn() {
         let sge = Sge { addr: BASE, len: 100, lkey };
         pair.left.post(1, SendOp::Write { remote, immediate: None }, &[sge]);
         pair.run_until(us(3));
-        pair.left.engine.deregister(Key(lkey)).expect("registered");
+        pair.left.engine.objects_mut().deregister(Key(lkey)).expect("registered");
         pair.run();
         assert_eq!(pair.left.statuses(), fails_at(1, WcStatus::LocalProtection, 2), "{transport}");
     }
@@ -109,7 +109,7 @@ fn a_region_that_goes_away_before_it_is_sent_again() {
         pair.left.post(1, SendOp::Write { remote, immediate: None }, &[sge]);
         write(&mut pair, 2, 10);
         pair.run_until(us(3));
-        pair.left.engine.deregister(Key(lkey)).expect("registered");
+        pair.left.engine.objects_mut().deregister(Key(lkey)).expect("registered");
         pair.run();
         assert_eq!(pair.left.statuses(), fails_at(1, WcStatus::LocalProtection, 3), "{transport}");
     }
@@ -179,7 +179,7 @@ fn the_first_of_two_entries_that_cannot_be_sent_again_fails() {
         });
         pair.run_until(us(3));
         for key in keys {
-            pair.left.engine.deregister(key).expect("registered");
+            pair.left.engine.objects_mut().deregister(key).expect("registered");
         }
         pair.run();
         assert_eq!(pair.left.statuses(), fails_at(1, WcStatus::LocalProtection, 3), "{transport}");

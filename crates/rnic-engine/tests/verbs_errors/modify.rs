@@ -153,18 +153,21 @@ fn resources_have_bounds_and_users() {
     ] {
         assert_eq!(engine.create_qp(&attributes).is_ok(), legal, "{attributes:?}");
     }
-    assert_eq!(engine.destroy_cq(cq), Err(ResourceError::Busy("completion queue")));
+    assert_eq!(engine.objects_mut().destroy_cq(cq), Err(ResourceError::Busy("completion queue")));
     assert_eq!(engine.destroy_pd(pd), Err(ResourceError::Busy("protection domain")));
-    assert!(engine.create_cq(0).is_err());
-    assert!(engine.create_cq(rnic_base::limits::COMPLETIONS_MAX + 1).is_err());
-    let (srq, other) = (engine.create_srq(pd, 1, 1).expect("legal"), engine.create_pd().expect("a protection domain"));
+    assert!(engine.objects_mut().create_cq(0).is_err());
+    assert!(engine.objects_mut().create_cq(rnic_base::limits::COMPLETIONS_MAX + 1).is_err());
+    let (srq, other) = (
+        engine.objects_mut().create_srq(pd, 1, 1).expect("legal"),
+        engine.objects_mut().create_pd().expect("a protection domain"),
+    );
     let with_srq = |pd| QpAttributes { srq: Some(srq), ..default_attributes(&setup, pd, cq) };
     assert!(engine.create_qp(&with_srq(other)).is_err(), "of another domain");
     let user = engine.create_qp(&with_srq(pd)).expect("of the same domain");
-    assert_eq!(engine.destroy_srq(srq), Err(ResourceError::Busy("shared receive queue")));
+    assert_eq!(engine.objects_mut().destroy_srq(srq), Err(ResourceError::Busy("shared receive queue")));
     engine.destroy_qp(user).expect("it exists");
-    assert_eq!(engine.destroy_srq(srq), Ok(()));
-    assert!(engine.destroy_srq(srq).is_err());
+    assert_eq!(engine.objects_mut().destroy_srq(srq), Ok(()));
+    assert!(engine.objects_mut().destroy_srq(srq).is_err());
     assert_eq!(engine.destroy_pd(other), Ok(()));
 }
 
@@ -173,24 +176,25 @@ fn resources_have_bounds_and_users() {
 fn places_of_domains_and_queues_are_used_again_and_bounded() {
     let mut pair = Pair::new(&setup("irn"));
     let engine = &mut pair.left.engine;
-    let pd = engine.create_pd().expect("room");
-    let (cq, srq) = (engine.create_cq(1).expect("room"), engine.create_srq(pd, 1, 1).expect("room"));
-    engine.destroy_cq(cq).expect("unused");
-    engine.destroy_srq(srq).expect("unused");
+    let pd = engine.objects_mut().create_pd().expect("room");
+    let (cq, srq) =
+        (engine.objects_mut().create_cq(1).expect("room"), engine.objects_mut().create_srq(pd, 1, 1).expect("room"));
+    engine.objects_mut().destroy_cq(cq).expect("unused");
+    engine.objects_mut().destroy_srq(srq).expect("unused");
     engine.destroy_pd(pd).expect("unused");
     for _ in 0..200_000 {
-        assert_eq!(engine.create_pd(), Ok(pd));
-        assert_eq!(engine.create_srq(pd, 1, 1), Ok(srq));
-        engine.destroy_srq(srq).expect("unused");
+        assert_eq!(engine.objects_mut().create_pd(), Ok(pd));
+        assert_eq!(engine.objects_mut().create_srq(pd, 1, 1), Ok(srq));
+        engine.objects_mut().destroy_srq(srq).expect("unused");
         assert_eq!(engine.destroy_pd(pd), Ok(()));
-        assert_eq!(engine.create_cq(1), Ok(cq));
-        assert_eq!(engine.destroy_cq(cq), Ok(()));
+        assert_eq!(engine.objects_mut().create_cq(1), Ok(cq));
+        assert_eq!(engine.objects_mut().destroy_cq(cq), Ok(()));
     }
     let limit = rnic_base::limits::QUEUES_MAX;
     // One is the pair's own. The three tables are filled by one function.
-    (1..limit).for_each(|_| assert!(engine.create_pd().is_ok(), "within the bound"));
+    (1..limit).for_each(|_| assert!(engine.objects_mut().create_pd().is_ok(), "within the bound"));
     let exhausted = ResourceError::Exhausted { what: "protection domains", limit: u64::from(limit) };
-    assert_eq!(engine.create_pd(), Err(exhausted));
+    assert_eq!(engine.objects_mut().create_pd(), Err(exhausted));
 }
 
 /// A limit that was reached is not told of the queue that is made next.
@@ -200,18 +204,18 @@ fn events_of_a_shared_receive_queue_end_with_it() {
         let mut pair = Pair::new(&Setup { srq: Some(4), ..setup("irn") });
         let (srq, pd, qpn) = (pair.right.srq.expect("set up so"), pair.right.pd, pair.right.qpn);
         let sges = [pair.right.sge(0, 100)];
-        pair.right.engine.post_srq_recv(srq, &RecvRequest { wr_id: 1, sges: &sges }).expect("room");
-        pair.right.engine.set_srq_limit(srq, 1).expect("no more than there can be");
+        pair.right.engine.objects_mut().post_srq_recv(srq, &RecvRequest { wr_id: 1, sges: &sges }).expect("room");
+        pair.right.engine.objects_mut().set_srq_limit(srq, 1).expect("no more than there can be");
         send(&mut pair, 1, 10);
         pair.run();
         let engine = &mut pair.right.engine;
         if ends {
             engine.destroy_qp(qpn).expect("it exists");
-            engine.destroy_srq(srq).expect("nobody uses it");
-            assert_eq!(engine.create_srq(pd, 4, 1), Ok(srq), "the same place");
+            engine.objects_mut().destroy_srq(srq).expect("nobody uses it");
+            assert_eq!(engine.objects_mut().create_srq(pd, 4, 1), Ok(srq), "the same place");
         }
-        let limits =
-            std::iter::from_fn(|| engine.poll_event()).filter(|event| *event == AsyncEvent::SrqLimitReached(srq));
+        let limits = std::iter::from_fn(|| engine.objects_mut().poll_event())
+            .filter(|event| *event == AsyncEvent::SrqLimitReached(srq));
         assert_eq!(limits.count(), usize::from(!ends));
     }
 }
@@ -227,14 +231,14 @@ fn errors_say_what_is_so() {
     let odd = QpConnection { mtu: 1_001, ..connection(&setup("irn"), dest) };
     let said = engine.modify_to_rtr(qpn, &odd).expect_err("no such MTU").to_string();
     assert_eq!(said, "path MTU: 1001 is outside 256 to 8192 in steps of 4");
-    let said = engine.create_srq(pd, 1, 17).expect_err("too many").to_string();
+    let said = engine.objects_mut().create_srq(pd, 1, 17).expect_err("too many").to_string();
     assert_eq!(said, "scatter/gather entries: 17 is outside 0 to 16");
-    let said = engine.create_cq(0).expect_err("too few").to_string();
+    let said = engine.objects_mut().create_cq(0).expect_err("too few").to_string();
     assert_eq!(said, "completion queue entries: 0 is outside 1 to 4194304");
-    let srq = engine.create_srq(pd, 1, 1).expect("legal");
-    engine.destroy_srq(srq).expect("unused");
+    let srq = engine.objects_mut().create_srq(pd, 1, 1).expect("legal");
+    engine.objects_mut().destroy_srq(srq).expect("unused");
     let request = RecvRequest { wr_id: 1, sges: &[] };
-    let said = engine.post_srq_recv(srq, &request).expect_err("it is gone").to_string();
+    let said = engine.objects_mut().post_srq_recv(srq, &request).expect_err("it is gone").to_string();
     assert_eq!(said, "no such shared receive queue");
 }
 

@@ -138,7 +138,9 @@ fn receives_of_a_shared_queue_go_there() {
     assert_eq!(try_recv(&mut pair.right, &[]), Err(PostError::HasSrq));
     let srq = pair.right.srq.expect("made with one");
     let sges = [pair.right.sge(0, 1); 5];
-    let post = |pair: &mut Pair, sges: &[Sge]| pair.right.engine.post_srq_recv(srq, &RecvRequest { wr_id: 1, sges });
+    let post = |pair: &mut Pair, sges: &[Sge]| {
+        pair.right.engine.objects_mut().post_srq_recv(srq, &RecvRequest { wr_id: 1, sges })
+    };
     assert_eq!(post(&mut pair, &sges), Err(PostError::TooManySges { asked: 5, limit: 4 }));
     assert_eq!([(); 3].map(|()| post(&mut pair, &sges[..4])), [Ok(()), Ok(()), Err(PostError::QueueFull)]);
 }
@@ -152,6 +154,6 @@ fn a_queue_pair_that_is_not_there() {
     assert_eq!(try_recv(&mut pair.left, &[]), Err(PostError::UnknownQp));
     assert!(pair.left.engine.destroy_qp(qpn).is_err());
     assert_eq!(pair.left.engine.query_qp(qpn), None);
-    pair.left.engine.destroy_cq(cq).expect("nobody uses it any more");
-    assert_eq!(pair.left.engine.poll_cq_one(cq), None);
+    pair.left.engine.objects_mut().destroy_cq(cq).expect("nobody uses it any more");
+    assert_eq!(pair.left.engine.objects_mut().poll_cq_one(cq), None);
 }

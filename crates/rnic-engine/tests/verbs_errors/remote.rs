@@ -60,7 +60,7 @@ fn restricted(pair: &mut Pair, access: Access) -> RemoteMemory {
 
 /// Right memory of another protection domain.
 fn foreign(pair: &mut Pair) -> RemoteMemory {
-    let pd = pair.right.engine.create_pd().expect("a protection domain");
+    let pd = pair.right.engine.objects_mut().create_pd().expect("a protection domain");
     let rkey = region(&mut pair.right, pd, 0, 8_192, Access::all());
     RemoteMemory { addr: BASE, rkey }
 }
@@ -94,7 +94,7 @@ const CASES: &[Case] = &[
     }),
     Case::denied("write, region gone", |pair| {
         let remote = restricted(pair, Access::all());
-        pair.right.engine.deregister(Key(remote.rkey)).expect("just registered");
+        pair.right.engine.objects_mut().deregister(Key(remote.rkey)).expect("just registered");
         post_write(pair, remote, 10);
     }),
     Case::denied("read, wrong key", |pair| {
@@ -161,7 +161,7 @@ const CASES: &[Case] = &[
             let sge = pair.left.sge(0, 2_000);
             pair.left.post(1, SendOp::Send { immediate: None }, &[sge]);
             // The receives are posted before the requests: spoil their memory instead.
-            pair.right.engine.deregister(Key(pair.right.key)).expect("registered");
+            pair.right.engine.objects_mut().deregister(Key(pair.right.key)).expect("registered");
         },
         status: WcStatus::RemoteOperational,
         receives: [WcStatus::LocalProtection, WcStatus::WrFlushed],
@@ -312,7 +312,7 @@ fn an_invalidated_key_is_not_used_again() {
         post_write(&mut pair, second, 10);
         pair.run();
         assert_eq!(pair.left.statuses(), all(0..2, WcStatus::Success));
-        assert_eq!(pair.right.engine.deregister(Key(first.rkey)), Err(MemoryError::Unknown(first.rkey)));
+        assert_eq!(pair.right.engine.objects_mut().deregister(Key(first.rkey)), Err(MemoryError::Unknown(first.rkey)));
         let sge = pair.left.sge(0, 10);
         pair.left.post(2, SendOp::Write { remote: first, immediate: None }, &[sge]);
         pair.run();
@@ -331,7 +331,7 @@ fn memory_that_goes_away_in_the_middle_of_an_answer() {
         pair.left.post(0, SendOp::Read { remote }, &[sge]);
         write(&mut pair, 1, 10);
         pair.run_until(us(7));
-        pair.right.engine.deregister(Key(remote.rkey)).expect("registered");
+        pair.right.engine.objects_mut().deregister(Key(remote.rkey)).expect("registered");
         pair.run();
         assert_eq!(pair.left.statuses(), fails_at(0, WcStatus::RemoteAccess, 2), "{transport}");
         assert_eq!(events(&mut pair.right), [AsyncEvent::QpAccessError(pair.right.qpn)], "{transport}");

@@ -8,7 +8,7 @@ fn completed_at(side: impl Fn(&Pair) -> &Side, pair: &mut Pair) -> u64 {
         pair.run_until(us(at));
         pair.now = us(at);
         let side = side(pair);
-        if side.engine.cq_level(side.cq).is_some_and(|(level, _)| level > 0) {
+        if side.engine.objects().cq_level(side.cq).is_some_and(|(level, _)| level > 0) {
             return at;
         }
     }

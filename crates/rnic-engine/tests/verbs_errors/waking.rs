@@ -17,13 +17,13 @@ fn a_notice_comes_once_for_each_request() {
     write(&mut pair, 0, 10);
     pair.run();
     assert_eq!(events(&mut pair.left), [], "nobody asked");
-    pair.left.engine.request_notify(cq, false);
+    pair.left.engine.objects_mut().request_notify(cq, false);
     assert_eq!(events(&mut pair.left), [], "what is there already is found by polling");
     (1..3).for_each(|wr_id| write(&mut pair, wr_id, 10));
     pair.run();
     assert_eq!(events(&mut pair.left), [notice]);
-    pair.left.engine.request_notify(cq, false);
-    pair.left.engine.request_notify(cq, false);
+    pair.left.engine.objects_mut().request_notify(cq, false);
+    pair.left.engine.objects_mut().request_notify(cq, false);
     write(&mut pair, 3, 10);
     pair.run();
     assert_eq!(events(&mut pair.left), [notice], "two requests before it came are one");
@@ -36,7 +36,7 @@ fn solicited_notices() {
         let mut pair = Pair::new(&setup(transport));
         let (cq, notice) = (pair.right.cq, AsyncEvent::CqNotify(pair.right.cq));
         post_recvs(&mut pair.right, 100..106, 10);
-        pair.right.engine.request_notify(cq, true);
+        pair.right.engine.objects_mut().request_notify(cq, true);
         send_flagged(&mut pair, 0, SendFlags::SIGNALED);
         assert_eq!(events(&mut pair.right), [], "{transport}");
         send_flagged(&mut pair, 1, SendFlags::SIGNALED | SendFlags::SOLICITED);
@@ -45,15 +45,15 @@ fn solicited_notices() {
         assert_eq!(flags, [WcFlags::empty(), WcFlags::SOLICITED]);
         // A request for any completion is not weakened by a later one for solicited ones; the other way round it is
         // widened.
-        pair.right.engine.request_notify(cq, false);
-        pair.right.engine.request_notify(cq, true);
+        pair.right.engine.objects_mut().request_notify(cq, false);
+        pair.right.engine.objects_mut().request_notify(cq, true);
         send_flagged(&mut pair, 2, SendFlags::empty());
         assert_eq!(events(&mut pair.right), [notice]);
-        pair.right.engine.request_notify(cq, true);
-        pair.right.engine.request_notify(cq, false);
+        pair.right.engine.objects_mut().request_notify(cq, true);
+        pair.right.engine.objects_mut().request_notify(cq, false);
         send_flagged(&mut pair, 3, SendFlags::empty());
         assert_eq!(events(&mut pair.right), [notice]);
-        pair.right.engine.request_notify(cq, true);
+        pair.right.engine.objects_mut().request_notify(cq, true);
         pair.right.engine.modify_to_error(pair.right.qpn).expect("always");
         assert_eq!(events(&mut pair.right), [notice], "{transport}: flushed receives are failures");
     }
@@ -95,7 +95,7 @@ fn an_overrun_queue_takes_its_queue_pairs_along() {
             let (other, _) = pair.another(&setup);
             (0..requests).for_each(|wr_id| write(&mut pair, wr_id, 10));
             pair.run();
-            assert_eq!(pair.left.engine.cq_level(pair.left.cq), Some((4, dies)), "{transport}, {requests}");
+            assert_eq!(pair.left.engine.objects().cq_level(pair.left.cq), Some((4, dies)), "{transport}, {requests}");
             let seen = events(&mut pair.left);
             if !dies {
                 assert_eq!((seen, pair.left.info().state), (vec![], QpState::ReadyToSend));
@@ -125,7 +125,7 @@ fn an_overrun_at_the_responder_ends_the_connection() {
         assert_eq!(pair.left.statuses(), all(0..3, WcStatus::Success));
         (3..6).for_each(|wr_id| send(&mut pair, wr_id, 10));
         pair.run();
-        assert_eq!(pair.right.engine.cq_level(pair.right.cq), Some((4, true)), "{transport}");
+        assert_eq!(pair.right.engine.objects().cq_level(pair.right.cq), Some((4, true)), "{transport}");
         assert_eq!(pair.right.info().state, QpState::Error);
         let last = pair.left.statuses().last().copied().expect("a failure");
         assert!(matches!(last.1, WcStatus::RetryExceeded | WcStatus::WrFlushed), "{transport}: {last:?}");
@@ -139,7 +139,7 @@ fn srq_pair(transport: &str, entries: u64) -> (Pair, SrqId, Setup) {
     let srq = pair.right.srq.expect("made with one");
     for wr_id in 0..entries {
         let sge = pair.right.sge(TARGET + wr_id * 100, 100);
-        pair.right.engine.post_srq_recv(srq, &RecvRequest { wr_id, sges: &[sge] }).expect("room");
+        pair.right.engine.objects_mut().post_srq_recv(srq, &RecvRequest { wr_id, sges: &[sge] }).expect("room");
     }
     (pair, srq, setup)
 }
@@ -164,7 +164,7 @@ fn a_shared_receive_queue_serves_in_the_order_of_posting() {
         let received: Vec<_> = pair.right.completions().iter().map(|c| (c.wr_id, c.qpn)).collect();
         assert_eq!(received, expected, "{transport}");
         assert_eq!(pair.right.memory[500_000..500_600], pair.left.memory[..600]);
-        assert_eq!(pair.right.engine.srq_level(srq), Some(0));
+        assert_eq!(pair.right.engine.objects().srq_level(srq), Some(0));
         send(&mut pair, 6, 10);
         pair.run();
         let last = pair.left.statuses().last().copied();
@@ -177,7 +177,7 @@ fn a_shared_receive_queue_serves_in_the_order_of_posting() {
 fn the_limit_of_a_shared_receive_queue_speaks_once() {
     for transport in TRANSPORTS {
         let (mut pair, srq, _) = srq_pair(transport, 8);
-        pair.right.engine.set_srq_limit(srq, 6).expect("it exists");
+        pair.right.engine.objects_mut().set_srq_limit(srq, 6).expect("it exists");
         let reached = AsyncEvent::SrqLimitReached(srq);
         let expected = [vec![], vec![], vec![reached], vec![], vec![]];
         for (wr_id, expected) in (0..).zip(expected) {
@@ -185,11 +185,11 @@ fn the_limit_of_a_shared_receive_queue_speaks_once() {
             pair.run();
             assert_eq!(events(&mut pair.right), expected, "{transport}: {} left", 7 - wr_id);
         }
-        pair.right.engine.set_srq_limit(srq, 3).expect("it exists");
+        pair.right.engine.objects_mut().set_srq_limit(srq, 3).expect("it exists");
         send(&mut pair, 5, 10);
         pair.run();
         assert_eq!(events(&mut pair.right), [reached], "{transport}: 2 left");
-        pair.right.engine.set_srq_limit(srq, 0).expect("it exists");
+        pair.right.engine.objects_mut().set_srq_limit(srq, 0).expect("it exists");
         send(&mut pair, 6, 10);
         pair.run();
         assert_eq!(events(&mut pair.right), []);
@@ -206,17 +206,17 @@ fn only_claimed_receives_are_flushed() {
     pair.run_until(us(30));
     pair.right.engine.modify_to_error(pair.right.qpn).expect("always");
     assert_eq!(pair.right.statuses(), fails_at(2, WcStatus::WrFlushed, 4));
-    assert_eq!(pair.right.engine.srq_level(srq), Some(4));
+    assert_eq!(pair.right.engine.objects().srq_level(srq), Some(4));
     // A multi-packet Send in RoCE has claimed one, and no more.
     let (mut pair, srq, setup) = srq_pair("roce-gbn", 0);
     for wr_id in 0..3 {
         let sge = pair.right.sge(TARGET, 9_000);
-        pair.right.engine.post_srq_recv(srq, &RecvRequest { wr_id, sges: &[sge] }).expect("room");
+        pair.right.engine.objects_mut().post_srq_recv(srq, &RecvRequest { wr_id, sges: &[sge] }).expect("room");
     }
     pair.wire(drop_requests(setup.psn, &[(3, 0), (3, 1)]));
     send(&mut pair, 0, 5 * MTU);
     pair.run_until(us(12));
     pair.right.engine.modify_to_error(pair.right.qpn).expect("always");
     assert_eq!(pair.right.statuses(), [(0, WcStatus::WrFlushed)]);
-    assert_eq!(pair.right.engine.srq_level(srq), Some(2));
+    assert_eq!(pair.right.engine.objects().srq_level(srq), Some(2));
 }

@@ -242,7 +242,7 @@ impl Host {
             let key = *self.whole_memory.get_or_insert_with(|| {
                 let access = Access::all();
                 let region = MemoryRegion { pd: self.pd, addr: 0, len: WHOLE_MEMORY, local: 0, access };
-                self.engine.register(region).expect("a legal region")
+                self.engine.objects_mut().register(region).expect("a legal region")
             });
             return Buffers { addr: 0, key, block: None };
         };
@@ -255,13 +255,13 @@ impl Host {
     pub(crate) fn register(&mut self, block: Block) -> (u64, Key) {
         let addr = ADDRESS_OFFSET + block.local;
         let region = MemoryRegion { pd: self.pd, addr, len: block.len, local: block.local, access: Access::all() };
-        (addr, self.engine.register(region).expect("a legal region"))
+        (addr, self.engine.objects_mut().register(region).expect("a legal region"))
     }
 
     /// Gives memory back; false when something was written beside it.
     fn release_buffers(&mut self, buffers: Buffers) -> bool {
         let (Some(memory), Some(block)) = (&mut self.memory, buffers.block) else { return true };
-        self.engine.deregister(buffers.key).expect("it was registered");
+        self.engine.objects_mut().deregister(buffers.key).expect("it was registered");
         memory.release(block)
     }
 }

@@ -30,36 +30,36 @@ impl Nic {
         loop {
             // One that is taken is drawn again: with a million regions one in 4096 is.
             let key = Key(self.secret.keys.bits() as u32);
-            match self.engine.register_as(key, region) {
+            match self.engine.objects_mut().register_as(key, region) {
                 Err(MemoryError::KeyTaken(_)) => {}
                 made => return made,
             }
         }
     }
 
-    /// See [`rnic_engine::Engine::allocate_window`]. Nobody can predict the first 24 bits of the key.
+    /// See [`rnic_engine::Objects::allocate_window`]. Nobody can predict the first 24 bits of the key.
     ///
     /// # Errors
     /// When the protection domain does not exist or there are too many.
     pub fn allocate_window(&mut self, pd: PdId, kind: WindowKind) -> Result<Key, MemoryError> {
         loop {
             let key = Key(self.secret.keys.bits() as u32);
-            match self.engine.allocate_window_as(key, pd, kind) {
+            match self.engine.objects_mut().allocate_window_as(key, pd, kind) {
                 Err(MemoryError::KeyTaken(_)) => {}
                 made => return made,
             }
         }
     }
 
-    /// See [`rnic_engine::Engine::free_window`].
+    /// See [`rnic_engine::Objects::free_window`].
     ///
     /// # Errors
     /// When there is none.
     pub fn free_window(&mut self, key: Key) -> Result<(), MemoryError> {
-        self.engine.free_window(key)
+        self.engine.objects_mut().free_window(key)
     }
 
-    /// See [`rnic_engine::Engine::create_shared_srq`].
+    /// See [`rnic_engine::Objects::create_shared_srq`].
     ///
     /// # Errors
     /// When a size is out of range, or something it refers to does not exist.
@@ -70,7 +70,7 @@ impl Nic {
         max_wr: u32,
         max_sge: u32,
     ) -> Result<SrqId, ResourceError> {
-        self.engine.create_shared_srq(pd, in_domain, max_wr, max_sge)
+        self.engine.objects_mut().create_shared_srq(pd, in_domain, max_wr, max_sge)
     }
 
     /// See [`rnic_engine::Engine::make_target`].
@@ -92,6 +92,6 @@ impl Nic {
 
     /// Returns whether memory windows are bound to a region.
     pub fn has_windows(&self, region: &Region) -> bool {
-        self.engine.has_windows(region.key)
+        self.engine.objects().has_windows(region.key)
     }
 }

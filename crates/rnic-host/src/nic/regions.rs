@@ -67,7 +67,7 @@ impl Nic {
         // SAFETY: the caller's promise, and the length has been checked.
         let slot = unsafe { self.memory.adopt(start, len) };
         let wanted = MemoryRegion { pd, addr, len: len as u64, local: Memory::local(slot), access };
-        if let Err(error) = self.engine.reregister(region.key, wanted) {
+        if let Err(error) = self.engine.objects_mut().reregister(region.key, wanted) {
             self.memory.release(slot);
             return Err(error.into());
         }
@@ -97,7 +97,7 @@ impl Nic {
     /// Takes a registration back, and the memory with it if the NIC made it. Requests that use it fail.
     pub fn deregister(&mut self, region: Region) {
         // The key may have been taken back already, by a peer that was allowed to.
-        let _ = self.engine.deregister(region.key);
+        let _ = self.engine.objects_mut().deregister(region.key);
         self.memory.release(region.slot);
     }
 
@@ -125,7 +125,7 @@ impl Nic {
 
     /// Takes the key of a part back, if no peer has done so.
     pub fn deregister_part(&mut self, key: Key) {
-        let _ = self.engine.deregister(key);
+        let _ = self.engine.objects_mut().deregister(key);
     }
 
     /// The bytes of a region.

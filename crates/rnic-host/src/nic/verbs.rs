@@ -13,12 +13,12 @@ use super::Nic;
 use super::shared::doubt;
 
 impl Nic {
-    /// See [`rnic_engine::Engine::create_pd`].
+    /// See [`rnic_engine::Objects::create_pd`].
     ///
     /// # Errors
     /// As there.
     pub fn create_pd(&mut self) -> Result<PdId, ResourceError> {
-        self.engine.create_pd()
+        self.engine.objects_mut().create_pd()
     }
 
     /// See [`rnic_engine::Engine::destroy_pd`].
@@ -29,49 +29,49 @@ impl Nic {
         self.engine.destroy_pd(pd)
     }
 
-    /// See [`rnic_engine::Engine::create_cq`].
+    /// See [`rnic_engine::Objects::create_cq`].
     ///
     /// # Errors
     /// When the capacity is out of range.
     pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, ResourceError> {
-        self.engine.create_cq(capacity)
+        self.engine.objects_mut().create_cq(capacity)
     }
 
-    /// See [`rnic_engine::Engine::destroy_cq`].
+    /// See [`rnic_engine::Objects::destroy_cq`].
     ///
     /// # Errors
     /// When it does not exist or is in use.
     pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), ResourceError> {
-        self.engine.destroy_cq(cq)
+        self.engine.objects_mut().destroy_cq(cq)
     }
 
-    /// See [`rnic_engine::Engine::resize_cq`].
+    /// See [`rnic_engine::Objects::resize_cq`].
     ///
     /// # Errors
     /// When it does not exist, holds more than that, or the capacity is out of range.
     pub fn resize_cq(&mut self, cq: CqId, capacity: u32) -> Result<(), ResourceError> {
-        self.engine.resize_cq(cq, capacity)
+        self.engine.objects_mut().resize_cq(cq, capacity)
     }
 
-    /// See [`rnic_engine::Engine::forget_completions`].
+    /// See [`rnic_engine::Objects::forget_completions`].
     pub fn forget_completions(&mut self, qpn: Qpn) {
-        self.engine.forget_completions(qpn);
+        self.engine.objects_mut().forget_completions(qpn);
     }
 
-    /// See [`rnic_engine::Engine::create_srq`].
+    /// See [`rnic_engine::Objects::create_srq`].
     ///
     /// # Errors
     /// When a size is out of range or the protection domain does not exist.
     pub fn create_srq(&mut self, pd: PdId, max_wr: u32, max_sge: u32) -> Result<SrqId, ResourceError> {
-        self.engine.create_srq(pd, max_wr, max_sge)
+        self.engine.objects_mut().create_srq(pd, max_wr, max_sge)
     }
 
-    /// See [`rnic_engine::Engine::destroy_srq`].
+    /// See [`rnic_engine::Objects::destroy_srq`].
     ///
     /// # Errors
     /// When it does not exist or is in use.
     pub fn destroy_srq(&mut self, srq: SrqId) -> Result<(), ResourceError> {
-        self.engine.destroy_srq(srq)
+        self.engine.objects_mut().destroy_srq(srq)
     }
 
     /// See [`rnic_engine::Engine::create_qp`]. Connections make their own; this is for queue pairs that are connected
@@ -230,30 +230,30 @@ impl Nic {
         self.engine.send_queue_room(qpn)
     }
 
-    /// See [`rnic_engine::Engine::cq_level`].
+    /// See [`rnic_engine::Objects::cq_level`].
     pub fn cq_level(&self, cq: CqId) -> Option<(usize, bool)> {
-        self.engine.cq_level(cq)
+        self.engine.objects().cq_level(cq)
     }
 
-    /// See [`rnic_engine::Engine::resize_srq`].
+    /// See [`rnic_engine::Objects::resize_srq`].
     ///
     /// # Errors
     /// When it does not exist, holds more than that, or the size is out of range.
     pub fn resize_srq(&mut self, srq: SrqId, max_wr: u32) -> Result<(), ResourceError> {
-        self.engine.resize_srq(srq, max_wr)
+        self.engine.objects_mut().resize_srq(srq, max_wr)
     }
 
-    /// See [`rnic_engine::Engine::query_srq`].
+    /// See [`rnic_engine::Objects::query_srq`].
     pub fn query_srq(&self, srq: SrqId) -> Option<SrqInfo> {
-        self.engine.query_srq(srq)
+        self.engine.objects().query_srq(srq)
     }
 
-    /// See [`rnic_engine::Engine::set_srq_limit`].
+    /// See [`rnic_engine::Objects::set_srq_limit`].
     ///
     /// # Errors
     /// When it does not exist or cannot hold as many.
     pub fn set_srq_limit(&mut self, srq: SrqId, limit: u32) -> Result<(), ResourceError> {
-        self.engine.set_srq_limit(srq, limit)
+        self.engine.objects_mut().set_srq_limit(srq, limit)
     }
 
     /// See [`rnic_engine::Engine::post_send`]. It leaves with the next [`Nic::progress`]: what is posted together
@@ -284,30 +284,30 @@ impl Nic {
         self.engine.post_recv(qpn, request)
     }
 
-    /// See [`rnic_engine::Engine::post_srq_recv`].
+    /// See [`rnic_engine::Objects::post_srq_recv`].
     ///
     /// # Errors
     /// When the queue is full or not there, or the request breaks a limit.
     #[inline]
     pub fn post_srq_recv(&mut self, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        self.engine.post_srq_recv(srq, request)
+        self.engine.objects_mut().post_srq_recv(srq, request)
     }
 
     /// Takes completions from `cq`; answers how many. Does not look for packets: that is [`Nic::progress`].
     #[inline]
     pub fn poll_cq(&mut self, cq: CqId, into: &mut [Completion]) -> usize {
-        self.engine.poll_cq(cq, into)
+        self.engine.objects_mut().poll_cq(cq, into)
     }
 
     /// Takes one completion from `cq`.
     #[inline]
     pub fn poll_cq_one(&mut self, cq: CqId) -> Option<Completion> {
-        self.engine.poll_cq_one(cq)
+        self.engine.objects_mut().poll_cq_one(cq)
     }
 
-    /// See [`rnic_engine::Engine::request_notify`].
+    /// See [`rnic_engine::Objects::request_notify`].
     pub fn request_notify(&mut self, cq: CqId, solicited_only: bool) {
-        self.engine.request_notify(cq, solicited_only);
+        self.engine.objects_mut().request_notify(cq, solicited_only);
     }
 
     /// Takes a notice of the engine.

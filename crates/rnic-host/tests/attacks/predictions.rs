@@ -27,9 +27,9 @@ fn invert(known: u64, seen: &[u32], predicted: usize) -> Option<Vec<u32>> {
 /// Keys that an engine makes by itself.
 fn keys_of_engine(secret: u64, count: usize) -> Vec<u32> {
     let mut engine = Engine::new(EngineConfig { secret, ..EngineConfig::default() });
-    let pd = engine.create_pd().expect("a protection domain");
+    let pd = engine.objects_mut().create_pd().expect("a protection domain");
     let region = MemoryRegion { pd, addr: 4_096, len: 64, local: 0, access: Access::LOCAL_WRITE };
-    (0..count).map(|_| engine.register(region).expect("legal").0).collect()
+    (0..count).map(|_| engine.objects_mut().register(region).expect("legal").0).collect()
 }
 
 fn keys_of_nic(side: &mut Side, count: usize) -> Vec<u32> {

@@ -305,7 +305,7 @@ fn execute<D: Dma>(fetch: &mut Fetch, verbs: &Verbs, core: &Core, dma: &mut D) -
     match fetch.request {
         FetchRequest::Read { .. } => Ok(()),
         FetchRequest::Atomic { va, rkey, op } => {
-            let resolved = core.mrs.resolve_remote((fetch.pd, head.number), rkey, va, 8, Access::REMOTE_ATOMIC);
+            let resolved = core.objects.mrs.resolve_remote((fetch.pd, head.number), rkey, va, 8, Access::REMOTE_ATOMIC);
             let original = resolved.ok().and_then(|local| dma::execute(dma, op, local).ok());
             fetch.original = original.ok_or(NakCode::RemoteAccessError)?;
             Ok(())

@@ -46,9 +46,11 @@ impl SendHalf {
         let wqe = self.queue.get(counter);
         match wqe.op {
             WqeOp::BindWindow => {
-                core.mrs.bind(head.pd, head.number, &binding_of(wqe)).map_err(|_| WcStatus::WindowBind)
+                core.objects.mrs.bind(head.pd, head.number, &binding_of(wqe)).map_err(|_| WcStatus::WindowBind)
             }
-            _ => core.mrs.invalidate_own(head.pd, head.number, wqe.rkey).map_err(|_| WcStatus::LocalQpOperation),
+            _ => {
+                core.objects.mrs.invalidate_own(head.pd, head.number, wqe.rkey).map_err(|_| WcStatus::LocalQpOperation)
+            }
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::nic::Nic;
 impl Nic {
     /// Lets the connection manager act on what has come in and on time.
     pub(in crate::nic) fn run_connections(&mut self, now: Time) {
-        while let Some(event) = self.engine.poll_event() {
+        while let Some(event) = self.engine.objects_mut().poll_event() {
             if let AsyncEvent::CommunicationEstablished(qpn) = event
                 && let Some(id) = self.by_qpn.get(&qpn)
             {

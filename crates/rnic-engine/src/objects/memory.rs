@@ -1,0 +1,81 @@
+//! Memory regions and memory windows.
+
+use crate::PdId;
+use crate::error::MemoryError;
+use crate::mr::windows::WindowKind;
+use crate::mr::{Key, MemoryRegion};
+use crate::objects::Objects;
+
+impl Objects {
+    /// Registers memory: from now on, keys grant what `region` says. The key is made from the engine's secret.
+    ///
+    /// # Errors
+    /// When the range or the rights make no sense.
+    pub fn register(&mut self, region: MemoryRegion) -> Result<Key, MemoryError> {
+        self.mrs.register(region, None)
+    }
+
+    /// Registers memory under a key of the caller's: bodies that face a network draw it from a generator that nobody
+    /// can predict. Keys of [`Objects::register`] can be computed from eight others.
+    ///
+    /// # Errors
+    /// As [`Objects::register`], and when the key is 0 or taken: then another one is to be drawn.
+    pub fn register_as(&mut self, key: Key, region: MemoryRegion) -> Result<Key, MemoryError> {
+        self.mrs.register(region, Some(key))
+    }
+
+    /// Takes a registration back. Requests that use it fail.
+    ///
+    /// # Errors
+    /// When no region has this key.
+    pub fn deregister(&mut self, key: Key) -> Result<MemoryRegion, MemoryError> {
+        self.mrs.deregister(key)
+    }
+
+    /// Changes where a key leads and what it grants: `ibv_rereg_mr`. The key stays, and requests under way see the
+    /// change.
+    ///
+    /// # Errors
+    /// When no region has this key, or the range or the rights make no sense. Nothing has changed then.
+    pub fn reregister(&mut self, key: Key, region: MemoryRegion) -> Result<MemoryRegion, MemoryError> {
+        self.mrs.reregister(key, region)
+    }
+
+    /// Makes a memory window of `pd`, which grants nothing until it is bound ([`crate::SendOp::Bind`]); answers its
+    /// first key.
+    ///
+    /// # Errors
+    /// When the protection domain does not exist or there are too many.
+    pub fn allocate_window(&mut self, pd: PdId, kind: WindowKind) -> Result<Key, MemoryError> {
+        self.check_pd(pd).map_err(|_| MemoryError::UnknownDomain)?;
+        self.mrs.allocate_window(pd, kind, None)
+    }
+
+    /// Makes a memory window whose keys begin with the upper 24 bits of `key`, for bodies that face a network, as
+    /// [`Objects::register_as`].
+    ///
+    /// # Errors
+    /// As [`Objects::allocate_window`], and when those bits are 0 or taken: then others are to be drawn.
+    pub fn allocate_window_as(&mut self, key: Key, pd: PdId, kind: WindowKind) -> Result<Key, MemoryError> {
+        self.check_pd(pd).map_err(|_| MemoryError::UnknownDomain)?;
+        self.mrs.allocate_window(pd, kind, Some(key))
+    }
+
+    /// Ends a memory window, bound or not; any key that it has had names it.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn free_window(&mut self, key: Key) -> Result<(), MemoryError> {
+        self.mrs.free_window(key)
+    }
+
+    /// The kind of the memory window that `key` is or was a key of.
+    pub fn window_kind(&self, key: Key) -> Option<WindowKind> {
+        self.mrs.windows().kind(key.0)
+    }
+
+    /// Returns whether memory windows are bound to the region with `key`.
+    pub fn has_windows(&self, key: Key) -> bool {
+        self.mrs.windows().hold(key.0)
+    }
+}

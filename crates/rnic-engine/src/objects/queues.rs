@@ -1,0 +1,92 @@
+//! Completion queues.
+
+use rnic_base::limits::COMPLETIONS_MAX;
+use rnic_wire::Qpn;
+
+use crate::CqId;
+use crate::completion::Completion;
+use crate::cq::{Cq, Notify};
+use crate::error::ResourceError;
+use crate::objects::{Objects, fits, place, size};
+
+impl Objects {
+    /// Makes a completion queue for `capacity` completions.
+    ///
+    /// # Errors
+    /// When the capacity is out of range or there are too many.
+    pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, ResourceError> {
+        let cq = Cq::new(size("completion queue entries", capacity, 1, COMPLETIONS_MAX)?);
+        place(&mut self.cqs, "completion queues", cq).map(|index| CqId(index as u32))
+    }
+
+    /// Ends a completion queue.
+    ///
+    /// # Errors
+    /// When it does not exist or a queue pair uses it.
+    pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), ResourceError> {
+        let slot = self.cqs.get_mut(cq.0 as usize).filter(|slot| slot.is_some());
+        let slot = slot.ok_or(ResourceError::Unknown("completion queue"))?;
+        if slot.as_ref().is_some_and(|cq| cq.users > 0) {
+            return Err(ResourceError::Busy("completion queue"));
+        }
+        *slot = None;
+        Ok(())
+    }
+
+    /// Makes a completion queue larger or smaller. What is in it stays.
+    ///
+    /// # Errors
+    /// When it does not exist, holds more than `capacity`, or the capacity is out of range. Nothing has changed then.
+    pub fn resize_cq(&mut self, cq: CqId, capacity: u32) -> Result<(), ResourceError> {
+        let queue = self.cqs.get_mut(cq.0 as usize).and_then(Option::as_mut);
+        let queue = queue.ok_or(ResourceError::Unknown("completion queue"))?;
+        size("completion queue entries", capacity, 1, COMPLETIONS_MAX)?;
+        fits("completion queue entries", capacity, queue.len())?;
+        queue.set_capacity(capacity);
+        Ok(())
+    }
+
+    /// Asks for one [`crate::AsyncEvent::CqNotify`] at the next completion, or the next solicited or failed one.
+    pub fn request_notify(&mut self, cq: CqId, solicited_only: bool) {
+        if let Some(Some(cq)) = self.cqs.get_mut(cq.0 as usize) {
+            cq.request_notify(if solicited_only { Notify::Solicited } else { Notify::Next });
+        }
+    }
+
+    /// How many completions wait in `cq`, and whether it has overflowed.
+    pub fn cq_level(&self, cq: CqId) -> Option<(usize, bool)> {
+        self.cqs.get(cq.0 as usize)?.as_ref().map(|cq| (cq.len(), cq.is_overrun()))
+    }
+
+    /// Takes completions from `cq` into `into`; answers how many.
+    #[inline]
+    pub fn poll_cq(&mut self, cq: CqId, into: &mut [Completion]) -> usize {
+        self.cqs.get_mut(cq.0 as usize).and_then(Option::as_mut).map_or(0, |cq| cq.poll(into))
+    }
+
+    /// Takes one completion from `cq`.
+    #[inline]
+    pub fn poll_cq_one(&mut self, cq: CqId) -> Option<Completion> {
+        self.cqs.get_mut(cq.0 as usize)?.as_mut()?.pop()
+    }
+
+    /// Takes the completions of `qpn` out of all completion queues: for one that is reset or destroyed, and whose
+    /// completions the program shall not meet any more.
+    pub fn forget_completions(&mut self, qpn: Qpn) {
+        for cq in self.cqs.iter_mut().flatten() {
+            cq.forget(qpn);
+        }
+    }
+
+    pub(crate) fn count_cq_users(&mut self, send: CqId, recv: CqId, by: i32) {
+        for cq in [send, recv] {
+            self.count_cq_user(cq, by);
+        }
+    }
+
+    pub(crate) fn count_cq_user(&mut self, cq: CqId, by: i32) {
+        if let Some(Some(cq)) = self.cqs.get_mut(cq.0 as usize) {
+            cq.users = cq.users.saturating_add_signed(by);
+        }
+    }
+}
