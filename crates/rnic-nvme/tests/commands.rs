@@ -180,9 +180,9 @@ fn a_medium_that_takes_no_data_is_a_status_of_its_unit() {
     assert!(net.run());
     let mut ended = completions(&mut net);
     ended.sort_unstable_by_key(|completion| completion.cookie);
-    let fault = Err(Failure::Status(status::WRITE_FAULT));
-    assert_eq!(ended.iter().map(|done| done.result).collect::<Vec<_>>(), [Ok(()), fault]);
-    assert_eq!(fault.unwrap_err().to_string(), "status 0x0280: write fault");
+    let fault = Failure::Status(status::WRITE_FAULT);
+    assert_eq!(ended.iter().map(|done| done.result).collect::<Vec<_>>(), [Ok(()), Err(fault)]);
+    assert_eq!(fault.to_string(), "status 0x0280: write fault");
 }
 
 #[test]

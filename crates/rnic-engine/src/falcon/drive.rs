@@ -195,10 +195,9 @@ impl Link {
         let is_push = packet.body.packet_type() == PacketType::PushData;
         let early_before = core.stats.packets_early;
         let was_kept = !is_push && rsn.is_some_and(|rsn| connection.transactions().keeps(rsn));
-        let at_hand = rsn.filter(|_| is_push);
         let FalconArrival { label, congested, hops, csig, .. } = *arrival;
         let arrival = Arrival { packet, label, marked: congested, hops, csig };
-        let reception = mapping.receive(connection, verbs, core, &mut nic.resources, &arrival, at_hand, dma);
+        let reception = mapping.receive(connection, verbs, core, &mut nic.resources, &arrival, dma);
         if let Some(rsn) = rsn {
             let keeps = connection.transactions().keeps(rsn);
             if is_push && keeps && reception == Reception::Kept {

@@ -6,7 +6,7 @@ use rnic_falcon::connection::Connection;
 use rnic_falcon::delivery::{Arrival, Leaving, Reception};
 use rnic_falcon::resources::Resources;
 use rnic_policy::FalconErrors;
-use rnic_wire::falcon::{Body, Packet, Rsn};
+use rnic_wire::falcon::{Body, Packet, PacketType};
 
 use super::Lack;
 use super::nic::Nic;
@@ -35,8 +35,7 @@ pub(super) struct Rdma {
 }
 
 impl Mapping {
-    /// Hands `arrival` to the connection, and what that asks and tells to the upper layer. The payload of the request
-    /// `at_hand` is the packet's.
+    /// Hands `arrival` to the connection, and what that asks and tells to the upper layer.
     #[inline]
     pub(super) fn receive<D: Dma>(
         &mut self,
@@ -45,13 +44,14 @@ impl Mapping {
         core: &mut Core,
         resources: &mut Resources,
         arrival: &Arrival<'_>,
-        at_hand: Option<Rsn>,
         dma: &mut D,
     ) -> Reception {
         let now = core.now;
         match self {
             Self::Rdma(Rdma { requests, serving }) => {
                 requests.hear(now);
+                let body = &arrival.packet.body;
+                let at_hand = body.rsn().filter(|_| body.packet_type() == PacketType::PushData);
                 let mut upper = Upper { verbs, core, requests, serving, dma, at_hand };
                 connection.receive(now, arrival, resources, &mut upper)
             }
