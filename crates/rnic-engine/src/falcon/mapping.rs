@@ -132,7 +132,7 @@ impl Mapping {
         }
     }
 
-    /// Hands requests to the transaction layer, as long as it takes them; and answers, where [`Self::has_to_tell`] does
+    /// Hands requests to the transaction layer, as long as it takes them; and answers, as far as [`Self::telling`] does
     /// not speak of them.
     #[inline]
     pub(super) fn hand_in(
