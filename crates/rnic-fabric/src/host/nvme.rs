@@ -112,6 +112,10 @@ impl NvmeUser {
             let why = completion.nvme_failure().map_or_else(|| format!("{:?}", completion.status), |f| f.to_string());
             parts.violations.add(now, format!("an NVMe command failed: {why}"));
             load.failed(cookie);
+            if completion.nvme_failure().is_none() {
+                // The queue pair has failed: what is posted to it is flushed at once, at this very time.
+                load.end();
+            }
         }
         self.post(now, &mut parts);
     }
