@@ -161,8 +161,8 @@ pub enum PostError {
     /// A receive was posted to a queue pair that has a shared receive queue.
     #[error("receives go to the shared receive queue")]
     HasSrq,
-    /// A request other than a Read or a Write without immediate, on a queue pair for NVMe.
-    #[error("a queue pair for NVMe takes Reads, and Writes without immediate, alone")]
+    /// A request other than a Read or a Write without immediate, or one with a fence, on a queue pair for NVMe.
+    #[error("a queue pair for NVMe takes Reads, and Writes without immediate, and knows no fence")]
     NvmeOperation,
     /// A request on a queue pair for NVMe that is the target's end.
     #[error("the target's end of NVMe takes no requests: commands go from initiator to target")]

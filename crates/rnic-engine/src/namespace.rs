@@ -10,6 +10,7 @@ use crate::error::{PostError, ResourceError};
 use crate::mr::Key;
 use crate::timer::{Deadline, Timers};
 use crate::wq::{SendWqe, WqeOp};
+use crate::wr::SendFlags;
 
 /// The end of NVMe that a queue pair is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +60,7 @@ impl NvmeRole {
     /// Checks that `wqe` is a command that an initiator can give.
     pub(crate) fn check(&self, wqe: &SendWqe) -> Result<(), PostError> {
         let Self::Initiator(NvmeInitiator { block_log2, .. }) = self else { return Err(PostError::NvmeTarget) };
-        if !matches!(wqe.op, WqeOp::Read | WqeOp::Write) {
+        if !matches!(wqe.op, WqeOp::Read | WqeOp::Write) || wqe.flags.contains(SendFlags::FENCE) {
             return Err(PostError::NvmeOperation);
         }
         let (block, most) = (1 << block_log2, UNITS_MAX * UNIT);
@@ -139,6 +140,11 @@ impl Drives {
         self.namespaces.get(id.0 as usize)?.as_ref().map(|namespace| &namespace.config)
     }
 
+    /// Returns whether a namespace is of the protection domain `pd`.
+    pub(crate) fn uses(&self, pd: PdId) -> bool {
+        self.namespaces.iter().flatten().any(|namespace| namespace.config.pd == pd)
+    }
+
     /// Counts a target in front of `id`, or one less.
     pub(crate) fn count_user(&mut self, id: NamespaceId, by: i32) {
         if let Some(Some(namespace)) = self.namespaces.get_mut(id.0 as usize) {
@@ -160,9 +166,11 @@ impl Drives {
     }
 
     /// Forgets what the queue pair in `slot` has asked of `id`.
-    pub(crate) fn forget(&mut self, now: Time, id: NamespaceId, slot: u32) {
+    pub(crate) fn forget(&mut self, now: Time, id: NamespaceId, slot: u32, timers: &mut Timers) {
         if let Some(Some(namespace)) = self.namespaces.get_mut(id.0 as usize) {
             namespace.drive.forget(now, slot);
+            // Its places have gone to others.
+            self.arm(timers);
         }
     }
 

@@ -44,7 +44,7 @@ impl Engine {
     /// When it does not exist or a memory region still belongs to it.
     pub fn destroy_pd(&mut self, pd: PdId) -> Result<(), ResourceError> {
         self.core.objects.check_pd(pd)?;
-        if self.qps.iter().any(|qp| qp.verbs.head.pd == pd) {
+        if self.core.drives.uses(pd) || self.qps.iter().any(|qp| qp.verbs.head.pd == pd) {
             return Err(ResourceError::Busy("protection domain"));
         }
         self.core.objects.destroy_pd(pd)

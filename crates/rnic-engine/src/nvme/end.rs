@@ -142,7 +142,6 @@ impl NvmeEnd {
     /// Takes what is new in the send queue.
     fn take_commands(&mut self, verbs: &mut Verbs, core: &mut Core) {
         let Role::Initiator { initiator, block_log2 } = &mut self.role else { return };
-        let mut refused = None;
         while verbs.send.queue.has_unsent() && verbs.head.state == QpState::ReadyToSend {
             let counter = verbs.send.queue.next;
             let wqe = verbs.send.queue.get(counter);
@@ -155,14 +154,9 @@ impl NvmeEnd {
             }
             verbs.send.advance(packets);
             if result.is_err() {
-                refused = Some(counter);
-                break;
+                // Beyond all that a namespace can have.
+                complete(verbs, core, counter, Err(Failure::Status(status::OUT_OF_RANGE)));
             }
-        }
-        if let Some(counter) = refused {
-            // Beyond all that a namespace can have.
-            complete(verbs, core, counter, Err(Failure::Status(status::OUT_OF_RANGE)));
-            self.take_commands(verbs, core);
         }
     }
 
@@ -230,7 +224,10 @@ impl NvmeEnd {
         let answer = if let Body::PullData { rsn, .. } = body { Some(self.sources.get(*rsn)) } else { None };
         match &self.role {
             Role::Initiator { .. } => answer.is_some_and(|source| {
-                let fits = verbs.send.owns(source.counter) && source.len == len;
+                // What is complete is the program's again, though entries before it may keep it in the queue.
+                let is_ours = verbs.send.owns(source.counter)
+                    && verbs.send.queue.get(source.counter).state != WqeState::Completed;
+                let fits = is_ours && source.len == len;
                 fits && verbs.send.gather(&verbs.head, core, source.counter, source.offset as u32, len)
             }),
             Role::Target { target, namespace } => {
@@ -247,7 +244,8 @@ impl NvmeEnd {
     /// Gives back what it holds of the NIC: the connection is over.
     pub(crate) fn leave(&self, verbs: &Verbs, core: &mut Core) {
         if let Role::Target { namespace, .. } = &self.role {
-            core.drives.forget(core.now, *namespace, verbs.head.slot);
+            let Core { drives, timers, now, .. } = core;
+            drives.forget(*now, *namespace, verbs.head.slot, timers);
         }
     }
 }

@@ -230,6 +230,7 @@ fn commands_that_make_no_sense_are_not_taken() {
     assert_eq!(post(0, ours, SendOp::Send { immediate: None }, BLOCK), Err(PostError::NvmeOperation));
     assert_eq!(post(0, ours, SendOp::Write { remote, immediate: Some(1) }, BLOCK), Err(PostError::NvmeOperation));
     assert_eq!(post(0, ours, SendOp::FetchAdd { remote, add: 1 }, 8), Err(PostError::NvmeOperation));
+    let fenced = SendRequest { wr_id: 0, op: read, sges: &[], flags: SendFlags::FENCE };
     let blocks = |addr, bytes| Err(PostError::NvmeBlocks { addr, bytes, block: BLOCK, most: 1 << 20 });
     assert_eq!(post(0, ours, read, BLOCK + 1), blocks(0, BLOCK + 1));
     assert_eq!(post(0, ours, read, 0), blocks(0, 0));
@@ -237,6 +238,7 @@ fn commands_that_make_no_sense_are_not_taken() {
     let odd = SendOp::Read { remote: RemoteMemory { addr: 3, rkey: 0 } };
     assert_eq!(post(0, ours, odd, BLOCK), blocks(3, BLOCK));
     assert_eq!(post(1, theirs, read, BLOCK), Err(PostError::NvmeTarget));
+    assert_eq!(pair.ends[0].engine.post_send(ours, &fenced), Err(PostError::NvmeOperation));
     let Side { engine, pd, cq, .. } = &mut pair.ends[0];
     let fresh = QpAttributes { nvme: Some(initiator(1, Reads::Push)), ..attributes(&setup(), *pd, *cq, None) };
     let datagrams = QpAttributes { service: Service::UnreliableDatagram, ..fresh.clone() };
