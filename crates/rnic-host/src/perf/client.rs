@@ -94,7 +94,7 @@ pub fn check(config: &PerfConfig, mtu_bytes: u32) -> Result<(), PerfError> {
 
 fn check_against(config: &PerfConfig, choice: &TransportChoice, mtu_bytes: u32) -> Result<(), PerfError> {
     check_ranges(config)?;
-    nvme::check(config, choice)?;
+    nvme::check(config, choice, mtu_bytes)?;
     order::check(config, choice, mtu_bytes)
 }
 

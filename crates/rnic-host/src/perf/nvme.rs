@@ -27,12 +27,16 @@ const DEVICE: DeviceConfig = {
 ///
 /// # Errors
 /// [`PerfError::Plan`] or [`PerfError::NvmeNeedsFalcon`].
-pub(super) fn check(config: &PerfConfig, choice: &TransportChoice) -> Result<(), PerfError> {
+pub(super) fn check(config: &PerfConfig, choice: &TransportChoice, mtu_bytes: u32) -> Result<(), PerfError> {
     if !config.op.is_nvme() {
         return Ok(());
     }
     if choice.profile.protocol.falcon().is_none() {
         return Err(PerfError::NvmeNeedsFalcon { op: config.op.name(), transport: choice.profile.name });
+    }
+    if mtu_bytes < NVME_UNIT {
+        let (what, expected) = ("MTU of NVMe", "at least 4096 bytes, a unit");
+        return Err(PerfError::Plan { what, given: mtu_bytes.into(), expected });
     }
     let (size, most) = (config.size_bytes, NVME_UNIT * NVME_UNITS_MAX);
     if size == 0 || size > most || !size.is_multiple_of(1 << BLOCK_LOG2) {
