@@ -436,7 +436,7 @@ impl ByHand {
 }
 
 /// Asks for one small Write.
-const PREPARE: &str = r#"{"prepare":{"version":2,"task":{"perf":{"op":"write","size_bytes":64,"qps":1,"depth":1,
+const PREPARE: &str = r#"{"prepare":{"version":3,"task":{"perf":{"op":"write","size_bytes":64,"qps":1,"depth":1,
     "verify":false,"ping_pong":false}},"transport":{"name":"falcon","options":[]},"impairment":{"seed":0,
     "loss":0,"corrupt":0,"duplicate":0,"reorder":0,"reorder_packets":0,"reorder_hold_ps":0,"delay_ps":0,
     "jitter_ps":0,"rate_bps":null,"rate_queue_bytes":0}}}"#;

@@ -246,7 +246,7 @@ impl Layout {
 const SLOT_ALIGNMENT: u64 = 64;
 
 /// Of these messages: both ends must have the same.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 #[cfg(test)]
 mod tests {
