@@ -36,7 +36,7 @@ use std::os::unix::net::UnixDatagram;
 
 use rnic_base::{Duration, Time};
 use rnic_engine::{MemoryFault, PeerId};
-use rnic_wire::Addresses;
+use rnic_wire::{Addresses, Qpn};
 use zeroize::Zeroizing;
 
 use crate::addresses::local_addresses;
@@ -68,7 +68,9 @@ pub(crate) struct Bypass {
     channels: Vec<Option<Channel>>,
     /// Rings that we write, or tried to, by peer and port. Never iterated.
     targets: HashMap<(PeerId, u16), Target>,
-    /// Queue pairs that are connected to each place.
+    /// The peer and port of each connected queue pair.
+    joined: HashMap<Qpn, (PeerId, u16)>,
+    /// Connected queue pairs of each peer and port.
     ends: HashMap<(PeerId, u16), u32>,
     /// Where the last packet went: most often where the next one goes.
     latest: Option<((PeerId, u16), usize)>,
@@ -175,6 +177,7 @@ impl Bypass {
             nonces: secret,
             channels: Vec::new(),
             targets: HashMap::new(),
+            joined: HashMap::new(),
             ends: HashMap::new(),
             latest: None,
             unpublished: Vec::new(),
@@ -216,20 +219,24 @@ impl Bypass {
         }
     }
 
-    /// A queue pair has been connected to `target`.
-    pub(crate) fn join(&mut self, target: (PeerId, u16)) {
-        *self.ends.entry(target).or_default() += 1;
+    /// Counts queue pair `qpn`, which has been connected to `target`.
+    pub(crate) fn join(&mut self, qpn: Qpn, target: (PeerId, u16)) {
+        if self.joined.insert(qpn, target).is_none() {
+            *self.ends.entry(target).or_default() += 1;
+        }
     }
 
-    /// One that was is there no more. Returns whether it was the last one.
-    pub(crate) fn part(&mut self, target: (PeerId, u16)) -> bool {
-        let Some(count) = self.ends.get_mut(&target) else { return true };
+    /// Counts queue pair `qpn` no more. Returns its peer and port when no other queue pair is connected to them; `None`
+    /// also for a queue pair that was never connected.
+    pub(crate) fn part(&mut self, qpn: Qpn) -> Option<(PeerId, u16)> {
+        let target = self.joined.remove(&qpn)?;
+        let count = self.ends.get_mut(&target)?;
         *count -= 1;
-        let is_last = *count == 0;
-        if is_last {
-            self.ends.remove(&target);
+        if *count > 0 {
+            return None;
         }
-        is_last
+        self.ends.remove(&target);
+        Some(target)
     }
 
     /// A process of this user has answered a question, from the socket called `name`: it gets its ring.
@@ -426,6 +433,7 @@ impl Bypass {
     /// Nothing is sent to `peer` any more.
     pub(crate) fn forget_peer(&mut self, peer: PeerId) {
         self.questions.forget(|(asked, _)| *asked == peer);
+        self.joined.retain(|_, (known, _)| *known != peer);
         self.ends.retain(|(known, _), _| *known != peer);
         self.targets.retain(|(known, _), _| *known != peer);
         for channel in &mut self.channels {

@@ -189,6 +189,24 @@ fn a_ring_goes_with_the_last_queue_pair() {
     left.nic.release_peer(lasting);
 }
 
+/// Only a queue pair that was connected counts: one that failed before, or was reset, takes no ring from others.
+#[test]
+fn a_queue_pair_that_is_not_connected_takes_no_ring_along() {
+    let (mut left, mut right) = (Side::open(NicConfig::shared()), Side::open(NicConfig::shared()));
+    let pairs = [link(&mut left, &mut right, V4), link(&mut left, &mut right, V4)];
+    drive(&mut left, &mut right, |left, _| (left.nic.bypass_rings() == 1).then_some(()));
+    let failed = new_qp(&mut left);
+    left.nic.modify_to_error(failed).expect("legal in every state");
+    left.nic.destroy_qp(failed).expect("it exists");
+    left.nic.modify_to_reset(pairs[0].0.qpn).expect("it exists");
+    left.nic.modify_to_reset(pairs[0].0.qpn).expect("it exists");
+    left.nic.destroy_qp(pairs[0].0.qpn).expect("it exists");
+    assert_eq!(left.nic.bypass_rings(), 1, "another queue pair has it");
+    write_and_check(&mut left, &mut right, pairs[1].0.qpn, 10_000);
+    left.nic.destroy_qp(pairs[1].0.qpn).expect("it exists");
+    assert_eq!(left.nic.bypass_rings(), 0);
+}
+
 #[test]
 fn numbers_name_the_port_and_are_unique() {
     let mut side = Side::open(NicConfig::shared());

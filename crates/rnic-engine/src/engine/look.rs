@@ -43,11 +43,6 @@ impl Engine {
         self.qps.iter().map(|qp| qp.view(self.core.watch.get(qp.verbs.head.slot)))
     }
 
-    /// Queue pair `qpn`, if there is one.
-    pub fn queue_pair(&self, qpn: Qpn) -> Option<QpView> {
-        self.qps.find(qpn).map(|qp| qp.view(self.core.watch.get(qp.verbs.head.slot)))
-    }
-
     /// What queue pair `qpn` is composed of, if there is one.
     pub fn profile_of(&self, qpn: Qpn) -> Option<&Profile> {
         self.qps.find(qpn).map(|qp| qp.verbs.head.transport.profile())

@@ -37,6 +37,7 @@ impl Nic {
     pub(super) fn destroy_engine_qp(&mut self, qpn: Qpn) -> Result<(), ResourceError> {
         self.engine.destroy_qp(qpn)?;
         self.falcon.remove(qpn);
+        self.leave_ring(qpn);
         self.link.hellos.gone(qpn);
         Ok(())
     }
@@ -44,6 +45,7 @@ impl Nic {
     /// Connects a queue pair of the engine.
     pub(super) fn connect_engine_qp(&mut self, qpn: Qpn, connection: &QpConnection) -> Result<(), ModifyError> {
         self.engine.modify_to_rtr(qpn, connection)?;
+        self.join_ring(qpn, connection);
         if let Some(peer) = self.link.peers.look_up(connection.peer) {
             self.falcon.connect(qpn, connection, &peer.addresses);
         }

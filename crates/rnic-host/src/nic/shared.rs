@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use rnic_base::limits::QUEUE_PAIRS_MAX;
 use rnic_base::{Duration, Time};
-use rnic_engine::{PeerId, QpAttributes, QpState, QpView, ResourceError, Service};
+use rnic_engine::{PeerId, QpAttributes, QpConnection, ResourceError};
 use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Qpn};
 
@@ -184,23 +184,17 @@ impl Nic {
         }
     }
 
-    /// A queue pair has been connected to `dest_qpn`: it holds the way through memory, if there is one.
-    pub(super) fn join_ring(&mut self, peer: PeerId, dest_qpn: Qpn) {
+    /// Queue pair `qpn` has been connected: it holds the way through memory, if there is one.
+    pub(super) fn join_ring(&mut self, qpn: Qpn, connection: &QpConnection) {
         if let Some(bypass) = &mut self.link.bypass {
-            bypass.join((peer, port_of(dest_qpn)));
+            bypass.join(qpn, (connection.peer, port_of(connection.dest_qpn)));
         }
     }
 
-    /// Where the far end of a queue pair lives, if it has been connected and may have a way through memory.
-    pub(super) fn ring_of(&self, qpn: Qpn) -> Option<(PeerId, u16)> {
-        self.link.bypass.as_ref()?;
-        self.engine.queue_pair(qpn).filter(has_far_end).map(|view| far_end(&view))
-    }
-
-    /// A queue pair with its far end at `target` is there no more: the last one takes the way through memory along.
-    pub(super) fn leave_ring(&mut self, target: Option<(PeerId, u16)>) {
-        let (Some(target), Some(bypass)) = (target, &mut self.link.bypass) else { return };
-        if bypass.part(target) {
+    /// Queue pair `qpn` is connected no more: the last one to a peer and port takes the way through memory along.
+    pub(super) fn leave_ring(&mut self, qpn: Qpn) {
+        let Some(bypass) = &mut self.link.bypass else { return };
+        if let Some(target) = bypass.part(qpn) {
             let now = self.clock.now();
             self.link.release_ring(now, target);
         }
@@ -229,15 +223,6 @@ pub(super) fn doubt(link: &mut Link, peer: PeerId, dest_qpn: Qpn) {
         let notice = Notice::RealRocePeer(known.addresses.dst().ip(), dest_qpn);
         link.notices.push(notice);
     }
-}
-
-/// Whether a queue pair has been connected to another one, whatever has become of them.
-fn has_far_end(view: &QpView) -> bool {
-    !matches!(view.info.state, QpState::Reset | QpState::Init) && view.info.service != Service::UnreliableDatagram
-}
-
-fn far_end(view: &QpView) -> (PeerId, u16) {
-    (view.peer, port_of(view.info.dest_qpn))
 }
 
 /// Sockets of a NIC that packets come to, at most: two IP versions and two ports.

@@ -91,10 +91,7 @@ impl Nic {
     /// When it does not exist.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ResourceError> {
         self.say_last_words(qpn);
-        let ring = self.ring_of(qpn);
-        self.destroy_engine_qp(qpn)?;
-        self.leave_ring(ring);
-        Ok(())
+        self.destroy_engine_qp(qpn)
     }
 
     /// A queue pair is about to say nothing more: acknowledgements that are owed leave, the last one more than once.
@@ -124,9 +121,7 @@ impl Nic {
     pub fn modify_to_rtr(&mut self, qpn: Qpn, connection: &QpConnection) -> Result<(), ModifyError> {
         doubt(&mut self.link, connection.peer, connection.dest_qpn);
         self.prepare_bypass(connection.peer, connection.dest_qpn);
-        self.connect_engine_qp(qpn, connection)?;
-        self.join_ring(connection.peer, connection.dest_qpn);
-        Ok(())
+        self.connect_engine_qp(qpn, connection)
     }
 
     /// See [`rnic_engine::Engine::modify_to_rtr_unconnected`].
@@ -200,9 +195,8 @@ impl Nic {
     /// # Errors
     /// When the queue pair is not there.
     pub fn modify_to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
-        let ring = self.ring_of(qpn);
         self.engine.modify_to_reset(qpn)?;
-        self.leave_ring(ring);
+        self.leave_ring(qpn);
         self.link.hellos.gone(qpn);
         Ok(())
     }
