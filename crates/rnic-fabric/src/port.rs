@@ -102,7 +102,13 @@ impl Port {
     /// Returns how long a packet that comes `now` waits behind `bytes` that wait already, if nobody pauses the port.
     pub(crate) fn delay_behind(&self, now: Time, bytes: u64) -> Duration {
         let sending = Duration::from_ps(self.free_at.as_ps().saturating_sub(now.as_ps()));
-        sending + self.rest.rate.serialize(bytes)
+        sending + self.rate(now).serialize(bytes)
+    }
+
+    /// Returns the rate of the link at `now`, with the faults that slow it down.
+    fn rate(&self, now: Time) -> BitRate {
+        let slow = self.rest.faults.as_ref().and_then(|faults| faults.rate(now));
+        slow.map_or(self.rest.rate, |slow| slow.min(self.rest.rate))
     }
 
     /// Sends a packet; the port is free. Who sends sets `open_at`.
@@ -120,9 +126,7 @@ impl Port {
     /// The same for odd rates, and for links on which things go wrong.
     #[cold]
     fn send_carefully(&mut self, now: Time, entry: Entry, network: &mut Network) {
-        let slow = self.rest.faults.as_ref().and_then(|faults| faults.rate(now));
-        let rate = slow.map_or(self.rest.rate, |slow| slow.min(self.rest.rate));
-        let gap = rate.serialize(entry.link_len());
+        let gap = self.rate(now).serialize(entry.link_len());
         self.free_at = now + gap;
         let arrival = self.free_at + self.delay;
         let Some(faults) = &mut self.rest.faults else {

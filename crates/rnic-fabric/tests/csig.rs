@@ -65,6 +65,17 @@ fn f22_the_controller_keeps_the_queue_of_the_bottleneck_at_its_target() {
     }
 }
 
+/// A link that a fault slows down to a quarter delays by its rate of the moment: the queue is at the target there too.
+/// Four connections, as each has a packet in flight at least, which takes 1.3 us there.
+#[test]
+fn f22_the_delay_is_that_of_a_slowed_link() {
+    let slow = ("fault", r#"[{ kind = "slow", rate = "25Gbps", links = "switch-0>host-4" }]"#);
+    let report = crowd(", control = \"bottleneck\", hop_target = \"8us\"", &[slow, ("workload.queue_pairs", "4")]);
+    let queue_us = report.queue_mean_bytes * 5.0 / 3_125.0;
+    assert!((6.0..14.0).contains(&queue_us), "{queue_us} us");
+    assert!(goodput(&report) > 22.0, "{}", goodput(&report));
+}
+
 /// What switches write stays the worst of all hops, and comes back over several flows, lossy links and layers.
 #[test]
 fn every_byte_arrives_under_the_controller_over_a_bad_network() {

@@ -3,10 +3,11 @@
 //! Source: draft-ravi-ippm-csig-01, its signal max(PD); format and quantisation are [`Csig`](rnic_base::Csig)'s.
 //!
 //! Choices: a hop's delay is the wait in its queue, without the time on the wire, and is what the queue foretells when
-//! the packet enters it: what the output still has to send, at the rate of its link. A pause that the packet will meet
-//! is not foreseen. So a packet that does not wait needs no look at its tag: nothing it carries could be replaced.
-//! Switches are numbered as the topology numbers them. Acknowledgements carry a tag, since all frames of a host do, and
-//! nobody writes into it: what they meet says nothing about the way of the data.
+//! the packet enters it: the bytes that the output still has to send, at the rate that its link has at that time. The
+//! gaps between frames (20 bytes for each) are not counted, and a pause that the packet will meet is not foreseen. So
+//! the tag of a packet that does not wait need not be read: nothing that it carries could be replaced. Switches are
+//! numbered as the topology numbers them. Acknowledgements carry a tag, since all frames of a host do, and no switch
+//! writes into it: what they meet says nothing about the way of the data.
 
 use rnic_base::Time;
 
