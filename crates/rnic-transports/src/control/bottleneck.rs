@@ -22,7 +22,7 @@
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{Csig, Duration};
 use rnic_policy::control::ControlInterest;
-use rnic_policy::control::report::{Alpha, FlowActions, FlowReport, Gap, RateLimit, ReportKind, Ticks};
+use rnic_policy::control::report::{FlowActions, FlowReport, Gap, ReportKind, Ticks};
 use rnic_policy::paths::FLOWS_MAX;
 use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, ParamSpec, Params, Signals};
 
@@ -55,9 +55,6 @@ const STEP_LOG2: u32 = 6;
 const DECREASE: u64 = 819;
 /// From this retransmission of a packet on, its flow's window is the smallest.
 const RETRANSMIT_LIMIT: u8 = 3;
-/// All of the free resources, as of a connection that meets no congestion.
-const ALPHA_CODE: u32 = 3;
-
 impl Control for Bottleneck {
     const NAME: &'static str = "bottleneck";
     const SUMMARY: &'static str = "a window by the delay of the most congested hop (CSIG, draft-ravi-ippm-csig)";
@@ -70,11 +67,7 @@ impl Control for Bottleneck {
         ParamSpec::count("increase", 1_000, 1, 16_000, "additive increase a round trip, in thousandths of a packet"),
         ParamSpec::count("initial_window", 32, 1, 1_024, "packets in the beginning, all flows together"),
         ParamSpec::count("window_max", 256, 1, 1_024, "window of a flow at most, in packets"),
-        ParamSpec {
-            max: Duration::from_ms(100).as_ps(),
-            ..ParamSpec::duration("rto_min", Duration::from_us(250), "timeout at least; twice the round trip")
-        }
-        .by_reports(),
+        waits::RTO_MIN,
         SHARED[0],
         SHARED[1],
         SHARED[2],
@@ -83,21 +76,10 @@ impl Control for Bottleneck {
     ];
 
     fn start(params: &Params, _: &ControlView) -> (Self, ControlActions) {
-        let window = Cwnd::packets(params.get(INITIAL_WINDOW).min(params.get(WINDOW_MAX)));
-        let flow = FlowActions {
-            fcwnd: window,
-            ncwnd: params.get(WINDOW_MAX) as u16,
-            gap: Gap::NONE,
-            rate: RateLimit::NONE,
-            rto: waits::UNMEASURED,
-            rack: waits::UNMEASURED,
-            tlp: waits::UNMEASURED,
-            repath: false,
-            alpha_requests: Alpha::code(ALPHA_CODE),
-            alpha_responses: Alpha::code(ALPHA_CODE),
-            ack_rate: ack_rate::of_packets(window.whole_packets() as u32),
-        };
-        let actions = ControlActions { window: Some(window), flow: Some(flow), ..ControlActions::default() };
+        let window_max = params.get(WINDOW_MAX);
+        let window = params.get(INITIAL_WINDOW).min(window_max);
+        let flow = waits::first(window, window_max, ack_rate::of_packets(window as u32));
+        let actions = ControlActions { window: Some(flow.fcwnd), flow: Some(flow), ..ControlActions::default() };
         (Self::zeroed(), actions)
     }
 

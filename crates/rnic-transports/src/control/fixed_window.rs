@@ -9,11 +9,10 @@
 //! are never changed (F-30).
 
 use bytemuck::{Pod, Zeroable};
-use rnic_base::Duration;
 use rnic_policy::control::ControlInterest;
-use rnic_policy::control::report::{Alpha, FlowActions, FlowReport, Gap, RateLimit, ReportKind, Ticks};
+use rnic_policy::control::report::{FlowActions, FlowReport, Gap, ReportKind, Ticks};
 use rnic_policy::paths::FLOWS_MAX;
-use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, ParamSpec, Params};
+use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec, Params};
 
 use super::swift::ack_rate;
 use super::waits::{self, SHARED, Waits};
@@ -30,19 +29,12 @@ const RTO_MIN: usize = 1;
 /// And from here on what is [`SHARED`] with recovery.
 const SHARED_FIRST: usize = 2;
 
-/// All of the free resources, as of a connection that meets no congestion.
-const ALPHA_CODE: u32 = 3;
-
 impl Control for FixedWindow {
     const NAME: &'static str = "fixed-window";
     const SUMMARY: &'static str = "so many packets, whatever happens: no congestion control";
     const PARAMS: &'static [ParamSpec] = &[
         ParamSpec::count("window", 64, 1, 1_024, "packets, all flows of a connection together"),
-        ParamSpec {
-            max: Duration::from_ms(100).as_ps(),
-            ..ParamSpec::duration("rto_min", Duration::from_us(250), "timeout at least; twice the round trip")
-        }
-        .by_reports(),
+        waits::RTO_MIN,
         SHARED[0],
         SHARED[1],
         SHARED[2],
@@ -52,21 +44,9 @@ impl Control for FixedWindow {
 
     fn start(params: &Params, _: &ControlView) -> (Self, ControlActions) {
         let packets = params.get(WINDOW);
-        let flow = FlowActions {
-            fcwnd: Cwnd::packets(packets),
-            ncwnd: packets as u16,
-            gap: Gap::NONE,
-            rate: RateLimit::NONE,
-            rto: waits::UNMEASURED,
-            rack: waits::UNMEASURED,
-            tlp: waits::UNMEASURED,
-            repath: false,
-            alpha_requests: Alpha::code(ALPHA_CODE),
-            alpha_responses: Alpha::code(ALPHA_CODE),
-            ack_rate: ack_rate::of_packets(packets as u32),
-        };
+        let flow = waits::first(packets, packets, ack_rate::of_packets(packets as u32));
         let actions =
-            ControlActions { window: Some(Cwnd::packets(packets)), flow: Some(flow), ..ControlActions::default() };
+            ControlActions { window: Some(flow.fcwnd), flow: Some(flow), ..ControlActions::default() };
         (Self::zeroed(), actions)
     }
 

@@ -117,7 +117,7 @@ impl Control for Swift {
         ParamSpec::count("window_max", 256, 1, 1_024, "fcwnd and ncwnd at most, in packets"),
         ParamSpec::count("rx_target", 15, 1, 32, "level of the receiver's buffers aimed at, of 31; 32: ncwnd is off")
             .by_reports(),
-        time("rto_min", Duration::from_us(250), "retransmission timeout at least; twice the round trip").by_reports(),
+        waits::RTO_MIN,
         ParamSpec::count("plb_rounds", 5, 0, 15, "congested rounds before a flow changes its path; 0 for never")
             .by_reports(),
         ParamSpec::count("prr_timeouts", 2, 0, 7, "timeouts of a packet before its flow changes its path; 0 for never")

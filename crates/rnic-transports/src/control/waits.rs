@@ -9,13 +9,43 @@
 
 use core::hint::select_unpredictable;
 
-use rnic_policy::control::report::{Gap, InForce, Ticks};
-use rnic_policy::{ParamOwner, ParamSpec, Params};
+use rnic_base::Duration;
+use rnic_policy::control::report::{AckRate, Alpha, FlowActions, Gap, InForce, RateLimit, Ticks};
+use rnic_policy::{Cwnd, ParamOwner, ParamSpec, Params};
 
 use crate::recovery::rack_tlp::{PROBE, REORDER};
 
 /// Before anything was measured every timeout is 1 ms, where the datapath does not begin with another.
 pub(super) const UNMEASURED: Ticks = Ticks::new(7_629);
+
+/// The shortest retransmission timeout, where a program has it as a parameter.
+pub(super) const RTO_MIN: ParamSpec = ParamSpec {
+    max: Duration::from_ms(100).as_ps(),
+    ..ParamSpec::duration("rto_min", Duration::from_us(250), "retransmission timeout at least; twice the round trip")
+}
+.by_reports();
+
+/// All of the free resources, as of a connection that meets no congestion.
+const ALPHA_UNCONGESTED: u32 = 3;
+
+/// Returns what a flow begins with whose windows alone are steered: `window` packets to the fabric, `ncwnd` to the
+/// receiving NIC, no pacing, no repathing.
+#[inline(always)]
+pub(super) fn first(window: u64, ncwnd: u64, ack_rate: AckRate) -> FlowActions {
+    FlowActions {
+        fcwnd: Cwnd::packets(window),
+        ncwnd: ncwnd as u16,
+        gap: Gap::NONE,
+        rate: RateLimit::NONE,
+        rto: UNMEASURED,
+        rack: UNMEASURED,
+        tlp: UNMEASURED,
+        repath: false,
+        alpha_requests: Alpha::code(ALPHA_UNCONGESTED),
+        alpha_responses: Alpha::code(ALPHA_UNCONGESTED),
+        ack_rate,
+    }
+}
 
 /// Retransmission timeout in smoothed round trips.
 const RTO_FACTOR: u32 = 2;
