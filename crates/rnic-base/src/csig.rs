@@ -24,7 +24,7 @@ pub struct Csig(NonZeroU16);
 const _: () = assert!(size_of::<Option<Csig>>() == 2);
 
 impl Csig {
-    /// What a sender writes: no hop has delayed the packet.
+    /// The tag that a sender writes: no hop has delayed the packet yet.
     pub const NO_DELAY: Self = Self::from_value(0);
     /// The longest delay that a tag can say.
     pub const DELAY_MAX: Duration = Duration::from_ps(448 << UNIT_LOG2);
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(Csig::from_value(tag.value()), tag);
     }
 
-    /// Nobody knows who has written what comes: every value tells a delay within bounds, or none.
+    /// A tag may come from a faulty or hostile sender: every value tells a delay within bounds, or none.
     #[test]
     fn any_bits_tell_a_bounded_delay_or_none() {
         let mut delays = 0u32;

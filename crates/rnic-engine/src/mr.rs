@@ -72,9 +72,9 @@ pub(crate) struct Refused;
 
 /// The region behind each key.
 ///
-/// Keys come from the body, which draws them at random where a network is ([`crate::Objects::register_as`]), or are
-/// made here: the region's slot and a generation, 24 and 8 bits, sent through a bijection. Keys that are made here do
-/// *not* withstand whoever wants to guess them: eight of them give the others away. They are for simulations.
+/// Keys come from the host, which draws them at random ([`crate::Objects::register_as`]), or are made here: the
+/// region's slot and a generation, 24 and 8 bits, sent through a bijection. Keys that are made here can be guessed:
+/// eight of them give the others away. They are for simulations.
 #[derive(Debug)]
 pub(crate) struct MrTable {
     slots: Vec<Slot>,

@@ -39,25 +39,24 @@ fn flows_that_switches_spread_by_weight_use_paths_of_different_capacity() {
     assert_eq!(again.trace_hash, across(LOPSIDED, &[("switch.multipath", "wcmp")], 0).trace_hash);
 }
 
-/// Every host of one leaf writes without end to all of the other, each packet on the next of many labels.
-fn sprayed(multipath: &str, seed: u64) -> f64 {
-    let with = [
-        ("switch.multipath", multipath),
-        (
-            "transport",
-            r#"{ name = "irn", paths = "spray", spray_paths = 256, nack_threshold = 500, control = "dctcp" }"#,
-        ),
-        ("switch.ecn", r#"{ kmin = "100KB", kmax = "400KB", pmax = "20%" }"#),
-        ("run", r#"{ warmup = "1ms" }"#),
-        (
-            "workload",
-            r#"{ kind = "closed-loop", op = "write", message = "64KiB", depth = 4, duration = "4ms", clients = 5,
-                queue_pairs = 25, from = 0, to = 5, servers = 5 }"#,
-        ),
-    ];
+/// Every host of one leaf writes without end to all of the other, with `depth` messages in flight; the goodput.
+fn steady(name: &str, (depth, duration): (u32, &str), with: &[(&str, &str)], seed: u64) -> f64 {
+    let workload = format!(
+        r#"{{ kind = "closed-loop", op = "write", message = "64KiB", depth = {depth}, duration = "{duration}",
+            clients = 5, queue_pairs = 25, from = 0, to = 5, servers = 5 }}"#
+    );
+    let with = [with, &[("run", r#"{ warmup = "1ms" }"#), ("workload", &*workload)]].concat();
     let report = run(LOPSIDED, &with, seed);
-    println!("{multipath}: {:?} Gbit/s, {} dropped", report.steady_goodput_gbps, report.packets_dropped);
+    println!("{name}: {:?} Gbit/s, {} dropped", report.steady_goodput_gbps, report.packets_dropped);
     report.steady_goodput_gbps.expect("it ends by the clock")
+}
+
+/// Each packet on the next of many labels.
+fn sprayed(multipath: &str, seed: u64) -> f64 {
+    let transport = r#"{ name = "irn", paths = "spray", spray_paths = 256, nack_threshold = 500, control = "dctcp" }"#;
+    let marking = ("switch.ecn", r#"{ kmin = "100KB", kmax = "400KB", pmax = "20%" }"#);
+    let with = [("switch.multipath", multipath), ("transport", transport), marking];
+    steady(multipath, (4, "4ms"), &with, seed)
 }
 
 /// Packets of a message that go all ways alike go as fast as twice the slower way; by weight, as fast as both.
@@ -101,21 +100,10 @@ fn rates_of_spines_that_cannot_be_are_refused() {
     assert!(told.contains("belongs to a leaf-spine"), "{told}");
 }
 
-/// Every host of one leaf writes without end to one of the other, over eight flows; switches spread them alike.
+/// Over eight flows of Falcon, which switches spread alike.
 fn over_flows(paths: &str, seed: u64) -> f64 {
     let transport = format!("{{ name = \"falcon\", flows = 8, paths = \"{paths}\" }}");
-    let with = [
-        ("transport", &*transport),
-        ("run", r#"{ warmup = "1ms" }"#),
-        (
-            "workload",
-            r#"{ kind = "closed-loop", op = "write", message = "64KiB", depth = 8, duration = "6ms", clients = 5,
-                queue_pairs = 25, from = 0, to = 5, servers = 5 }"#,
-        ),
-    ];
-    let report = run(LOPSIDED, &with, seed);
-    println!("{paths}: {:?} Gbit/s, {} dropped", report.steady_goodput_gbps, report.packets_dropped);
-    report.steady_goodput_gbps.expect("it ends by the clock")
+    steady(paths, (8, "6ms"), &[("transport", &*transport)], seed)
 }
 
 /// The windows of flows say what their paths carry: a sender that divides its packets by them uses both.

@@ -366,7 +366,7 @@ fn tell(
     nic: &mut Nic,
 ) -> bool {
     while let Some((rsn, refused)) = serving.settled.pop_front() {
-        // What a Resync has skipped meanwhile is unknown by now.
+        // Fails for a request that a Resync has skipped meanwhile: the connection no longer knows it.
         let _ = match refused {
             None => connection.acknowledge(core.now, rsn),
             Some(code) => connection.refuse(core.now, rsn, code),

@@ -27,7 +27,7 @@ pub(super) enum Mapping {
     Nvme(Box<NvmeEnd>),
 }
 
-/// What RDMA keeps of a connection.
+/// The state of RDMA's upper layer on a connection.
 #[derive(Debug)]
 pub(super) struct Rdma {
     pub(super) requests: Requests,

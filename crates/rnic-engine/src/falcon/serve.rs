@@ -158,7 +158,7 @@ impl Serving {
         let header = match request.ulp {
             Ulp::Rdma(header) => header,
             Ulp::Nvme(_) => {
-                // Whoever takes this queue pair for one of NVMe's is told so, and it has not failed by that.
+                // The peer takes this queue pair for one of NVMe's: an error answers it, and the queue pair goes on.
                 self.pass_turn(verbs, core, request.rsn, dma);
                 return PushReply::CompleteInError(PeerError::NoNvme.code());
             }

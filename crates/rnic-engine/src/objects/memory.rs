@@ -15,8 +15,8 @@ impl Objects {
         self.mrs.register(region, None)
     }
 
-    /// Registers memory under a key of the caller's: bodies that face a network draw it from a generator that nobody
-    /// can predict. Keys of [`Objects::register`] can be computed from eight others.
+    /// Registers memory under a key of the caller's: a host on a network draws it from a generator that nobody can
+    /// predict. Keys of [`Objects::register`] can be computed from eight others.
     ///
     /// # Errors
     /// As [`Objects::register`], and when the key is 0 or taken: then another one is to be drawn.

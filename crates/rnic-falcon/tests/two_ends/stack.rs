@@ -129,7 +129,7 @@ impl Stack {
         while self.verbs.random.below(2) == 0
             && let Some(rsn) = self.verbs.pushes.pop_front()
         {
-            // What a Resync has skipped meanwhile is unknown by now.
+            // Fails for a request that a Resync has skipped meanwhile: the connection no longer knows it.
             let _ = self.transactions.acknowledge(rsn);
         }
         while self.verbs.random.below(2) == 0

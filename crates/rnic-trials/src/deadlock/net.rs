@@ -347,7 +347,7 @@ impl Net {
         let pull_first = end.ulp.random.below(2) == 0;
         let mut done = false;
         if !pull_first && let Some(rsn) = end.ulp.pushes.pop_front() {
-            // What a Resync has skipped meanwhile is unknown by now.
+            // Fails for a request that a Resync has skipped meanwhile: the connection no longer knows it.
             if end.transactions.acknowledge(rsn).is_ok() {
                 end.ulp.acknowledged(rsn);
             }
