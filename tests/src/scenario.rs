@@ -171,9 +171,9 @@ pub struct DriveUse {
     pub hosts: [usize; 2],
     /// Commands under way.
     pub depth: u32,
-    /// What a Read is.
+    /// How Reads travel: as a Push each way, or as a Pull.
     pub reads: NvmeReads,
-    /// What the device takes for a Read.
+    /// The device's latency of a Read.
     pub latency_us: u64,
     /// Units that it serves at once.
     pub queue: u32,

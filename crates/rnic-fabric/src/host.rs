@@ -101,7 +101,7 @@ pub struct Host {
     pub(crate) nic: Option<Box<nic::Nic>>,
     /// What its transport, Falcon, needs here; hosts of the RoCE family have none.
     falcon: Option<Box<FalconSide>>,
-    /// What it has where it uses a drive.
+    /// Its NVMe commands, where it uses a drive.
     pub(crate) nvme: Option<Box<NvmeUser>>,
     /// Counts what arrives, where the plan asks for slices.
     pub(crate) meter: Option<Box<Meter>>,

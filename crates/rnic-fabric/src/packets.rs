@@ -34,7 +34,7 @@ const _: () = assert!(LABEL_BITS + Csig::VALUE_BITS == u32::BITS);
 const LABEL_BITS: u32 = 20;
 
 impl FalconEnds {
-    /// Those of a packet that leaves host `src` with `label`.
+    /// Creates the ends of a packet that leaves host `src` with `label`.
     #[inline]
     pub(crate) fn new(src: u32, label: FlowLabel) -> Self {
         let tag = u32::from(Csig::NO_DELAY.value());

@@ -13,7 +13,7 @@ use crate::device::{Device, DeviceConfig, Io};
 #[derive(Debug)]
 pub struct Drive {
     device: Device,
-    /// What waits, by owner.
+    /// Units that wait, by owner.
     waiting: BTreeMap<u32, VecDeque<Io>>,
     /// Owners with something that waits, each once: the first has the next place.
     turns: VecDeque<u32>,
@@ -103,7 +103,7 @@ mod tests {
         Io { owner, tag, direction: Direction::Read, extent: Extent { first_block: 0, blocks } }
     }
 
-    /// Who asks for more bytes at a time, or has more units waiting, gets no more places.
+    /// An owner that asks for more bytes at a time, or has more units waiting, gets no more places.
     #[test]
     fn places_go_by_turns() {
         let mut drive = drive(4);

@@ -645,7 +645,7 @@ impl Initiator {
                 let is_done = status == status::SUCCESS;
                 let due = if is_done { span.length } else { 0 };
                 if base.data_invalid {
-                    // Nobody who speaks NVMe says that of a Read.
+                    // No target of NVMe marks the data of a Read invalid: the peer is none.
                     Err(Failure::Refused(PeerError::NoNvme))
                 } else if base != (Base { target_tag: base.target_tag, ..asked }) {
                     Err(Failure::Peer(PeerError::Mismatch))

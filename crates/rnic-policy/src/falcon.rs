@@ -115,8 +115,8 @@ pub struct FalconShape {
     pub fae_form: AdaptiveForm,
     /// Where it runs.
     pub fae_place: AdaptivePlace,
-    /// Switches write into its packets how congested they are (CSIG), which whoever knows the network says
-    /// ([`Profile::set_network`](crate::Profile::set_network)): no option.
+    /// Switches write into its packets how congested they are (CSIG). Not an option: the builder of the network sets it
+    /// ([`Profile::set_network`](crate::Profile::set_network)).
     pub csig: bool,
 }
 

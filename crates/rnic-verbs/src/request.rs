@@ -64,7 +64,7 @@ pub(crate) fn flags(flags: u32) -> SendFlags {
     all
 }
 
-/// Whom a datagram goes to.
+/// The receiver of a datagram.
 #[derive(Clone, Copy)]
 pub(crate) struct Target {
     /// Of the address handle.
@@ -79,7 +79,7 @@ pub(crate) struct Request {
     pub(crate) op: SendOp,
     pub(crate) flags: SendFlags,
     pub(crate) data: Data,
-    /// Whom a datagram goes to.
+    /// The receiver of a datagram.
     pub(crate) to: Option<Target>,
     /// The shared receive queue at the other end of an extended reliable connection.
     pub(crate) srqn: u32,

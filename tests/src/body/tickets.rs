@@ -14,7 +14,7 @@ pub(super) struct Tickets {
 }
 
 impl Tickets {
-    /// Creates those that are drawn from the word in `block`.
+    /// Creates the tickets that are drawn from the counter in `block`.
     pub(super) fn new(block: BlockId) -> Self {
         Self { block, posted: 0, taken: Vec::new(), doubtful: false }
     }

@@ -224,7 +224,7 @@ impl NvmeEnd {
         let answer = if let Body::PullData { rsn, .. } = body { Some(self.sources.get(*rsn)) } else { None };
         match &self.role {
             Role::Initiator { .. } => answer.is_some_and(|source| {
-                // What is complete is the program's again, though entries before it may keep it in the queue.
+                // The memory of a completed command is the program's again, though entries before it keep it queued.
                 let is_ours = verbs.send.owns(source.counter)
                     && verbs.send.queue.get(source.counter).state != WqeState::Completed;
                 let fits = is_ours && source.len == len;

@@ -36,7 +36,7 @@ impl Plan {
         largest_frame(self)
     }
 
-    /// What the link between the nodes `a` and `b` is like.
+    /// Returns the link between the nodes `a` and `b`.
     pub(crate) fn link_between(&self, class: LinkClass, a: Node, b: Node) -> LinkPlan {
         let link = *self.link(class);
         let rate = match (class, self.topology) {

@@ -321,7 +321,7 @@ struct Job {
     choice: TransportChoice,
     layout: Layout,
     region: Region,
-    /// What commands go to, where operations are such.
+    /// The namespace that NVMe's commands go to; `None` for other operations.
     namespace: Option<NamespaceId>,
     cq: CqId,
     flows: Vec<Option<Flow>>,
