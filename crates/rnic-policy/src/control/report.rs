@@ -319,8 +319,8 @@ pub struct FlowReport {
     /// Packets of this flow that arrived marked, cumulative, 14 bits. A report on a retransmission says again what the
     /// flow's last one said.
     pub ecn: u16,
-    /// The tag that the most congested hop has written into the packet that drew the answer; `None` where switches write
-    /// none.
+    /// The tag that the most congested hop has written into the packet that drew the answer; `None` where switches
+    /// write none.
     pub csig: Option<Csig>,
     /// Occupancy of our own resources, 0 to 31.
     pub occupancy: u8,
