@@ -290,8 +290,11 @@ impl Receiver {
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             let mut nic = open("receiver");
-            let (pd, cq) = (nic.create_pd().expect("a protection domain"), nic.create_cq(1_024).expect("a legal size"));
-            let region = nic.register(pd, WRITE_BYTES, Access::all()).expect("some memory");
+            let (pd, cq) = (
+                nic.verbs().create_pd().expect("a protection domain"),
+                nic.verbs().create_cq(1_024).expect("a legal size"),
+            );
+            let region = nic.verbs().register(pd, WRITE_BYTES, Access::all()).expect("some memory");
             let config = ConnectionConfig::new(pd, cq).with_transports(vec![falcon()]);
             nic.listen(SERVICE, SENDERS).expect("a free service");
             tell.send((nic.local_addr(), region.remote(0))).expect("somebody waits");
@@ -324,8 +327,9 @@ fn falcon() -> TransportChoice {
 /// Writes one after the other.
 fn send_by_falcon(receiver: &Receiver, start: &Barrier) -> Times {
     let mut nic = open("sender");
-    let (pd, cq) = (nic.create_pd().expect("a protection domain"), nic.create_cq(64).expect("a legal size"));
-    let region = nic.register(pd, WRITE_BYTES, Access::LOCAL_WRITE).expect("some memory");
+    let (pd, cq) =
+        (nic.verbs().create_pd().expect("a protection domain"), nic.verbs().create_cq(64).expect("a legal size"));
+    let region = nic.verbs().register(pd, WRITE_BYTES, Access::LOCAL_WRITE).expect("some memory");
     let config = ConnectionConfig::new(pd, cq).with_transports(vec![falcon()]);
     let connection = nic.connect(receiver.address, SERVICE, &config).expect("it accepts");
     start.wait();
@@ -340,10 +344,10 @@ fn writes(nic: &mut Nic, cq: CqId, qpn: Qpn, region: &Region, remote: RemoteMemo
     let times = (0..OPERATIONS).map(|wr_id| {
         let start = Instant::now();
         let request = SendRequest { wr_id, op, sges: &sges, flags: SendFlags::SIGNALED };
-        nic.post_send(qpn, &request).expect("room in the queue");
+        nic.verbs().post_send(qpn, &request).expect("room in the queue");
         let completion = loop {
             let moved = nic.progress();
-            if let Some(completion) = nic.poll_cq_one(cq) {
+            if let Some(completion) = nic.verbs().poll_cq_one(cq) {
                 break completion;
             }
             if !moved {

@@ -101,12 +101,12 @@ struct Side {
 impl Side {
     fn open(config: &NicConfig, tell: &Sender<Card>, told: &Receiver<Card>) -> Self {
         let mut nic = Nic::open(config.clone()).expect("a free port");
-        let pd = nic.create_pd().expect("a protection domain");
-        let cq = nic.create_cq(4_096).expect("a legal size");
-        let region = nic.register(pd, MEMORY, Access::all()).expect("memory");
+        let pd = nic.verbs().create_pd().expect("a protection domain");
+        let cq = nic.verbs().create_cq(4_096).expect("a legal size");
+        let region = nic.verbs().register(pd, MEMORY, Access::all()).expect("memory");
         nic.bytes_mut(&region).fill(7);
-        let qpn = nic.create_qp(&attributes(pd, cq)).expect("a free number");
-        nic.modify_to_init(qpn).expect("fresh");
+        let qpn = nic.verbs().create_qp(&attributes(pd, cq)).expect("a free number");
+        nic.verbs().modify_to_init(qpn).expect("fresh");
         tell.send(Card { qpn, memory: region.remote(0) }).expect("somebody waits");
         let peer = told.recv().expect("somebody tells");
         let host = nic.acquire_host(LOOPBACK, None).expect("loopback");
@@ -118,9 +118,9 @@ impl Side {
             min_rnr_timer: RnrTimer::at_least(rnic_base::Duration::from_us(100)),
             max_dest_rd_atomic: 16,
         };
-        nic.modify_to_rtr(qpn, &connection).expect("legal");
+        nic.verbs().modify_to_rtr(qpn, &connection).expect("legal");
         let timing = QpTiming { sq_psn: Psn::new(5), retry_count: 200, rnr_retry: None, max_rd_atomic: 16 };
-        nic.modify_to_rts(qpn, &timing).expect("legal");
+        nic.verbs().modify_to_rts(qpn, &timing).expect("legal");
         Self { nic, cq, region, qpn, remote: peer.memory }
     }
 }
@@ -179,11 +179,11 @@ fn writes(config: &NicConfig, bytes: u32, depth: u64) -> f64 {
                 let sges = [side.region.sge((posted % 8) as usize * bytes as usize, bytes)];
                 let op = SendOp::Write { remote: side.remote, immediate: None };
                 let request = SendRequest { wr_id: posted, op, sges: &sges, flags: SendFlags::SIGNALED };
-                side.nic.post_send(side.qpn, &request).expect("room");
+                side.nic.verbs().post_send(side.qpn, &request).expect("room");
                 posted += 1;
             }
             side.nic.progress();
-            while let Some(completion) = side.nic.poll_cq_one(side.cq) {
+            while let Some(completion) = side.nic.verbs().poll_cq_one(side.cq) {
                 assert_eq!(completion.status, WcStatus::Success);
                 done += 1;
             }
@@ -199,19 +199,19 @@ fn writes(config: &NicConfig, bytes: u32, depth: u64) -> f64 {
 fn ping_pong(config: &NicConfig, rounds: u64) -> Histogram<u64> {
     fn receive(side: &mut Side) {
         let sges = [side.region.sge(64, 8)];
-        side.nic.post_recv(side.qpn, &RecvRequest { wr_id: 0, sges: &sges }).expect("room");
+        side.nic.verbs().post_recv(side.qpn, &RecvRequest { wr_id: 0, sges: &sges }).expect("room");
     }
     fn send(side: &mut Side) {
         let sges = [side.region.sge(0, 8)];
         let op = SendOp::Send { immediate: None };
         let request = SendRequest { wr_id: 1, op, sges: &sges, flags: SendFlags::SIGNALED };
-        side.nic.post_send(side.qpn, &request).expect("room");
+        side.nic.verbs().post_send(side.qpn, &request).expect("room");
     }
     /// Waits for a receive, and counts what has been sent meanwhile.
     fn received(side: &mut Side, over: &AtomicBool) -> bool {
         loop {
             side.nic.progress();
-            while let Some(completion) = side.nic.poll_cq_one(side.cq) {
+            while let Some(completion) = side.nic.verbs().poll_cq_one(side.cq) {
                 assert_eq!(completion.status, WcStatus::Success);
                 if completion.wr_id == 0 {
                     return true;

@@ -13,7 +13,7 @@
 //! # How to use it
 //!
 //! A [`Nic`] is driven by the thread that calls [`Nic::progress`]; nothing happens in between. [`Nic::wait`] sleeps
-//! until there is something to do.
+//! until there is something to do. Queues, queue pairs, requests and registered memory are [`Nic::verbs`]'.
 //!
 //! ```no_run
 //! use rnic_engine::{Access, SendFlags, SendOp, SendRequest};
@@ -21,16 +21,16 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut nic = Nic::open(NicConfig::at("192.0.2.1:4791".parse()?))?;
-//! let pd = nic.create_pd()?;
-//! let cq = nic.create_cq(256)?;
-//! let buffer = nic.register(pd, 4096, Access::LOCAL_WRITE)?;
+//! let pd = nic.verbs().create_pd()?;
+//! let cq = nic.verbs().create_cq(256)?;
+//! let buffer = nic.verbs().register(pd, 4096, Access::LOCAL_WRITE)?;
 //! nic.bytes_mut(&buffer)[..5].copy_from_slice(b"hello");
 //! let config = ConnectionConfig::new(pd, cq);
 //! let connection = nic.connect("192.0.2.2:4791".parse()?, 7471, &config)?;
 //! let op = SendOp::Send { immediate: None };
 //! let sges = [buffer.sge(0, 5)];
-//! nic.post_send(connection.qpn, &SendRequest { wr_id: 1, op, sges: &sges, flags: SendFlags::SIGNALED })?;
-//! while nic.poll_cq_one(cq).is_none() {
+//! nic.verbs().post_send(connection.qpn, &SendRequest { wr_id: 1, op, sges: &sges, flags: SendFlags::SIGNALED })?;
+//! while nic.verbs().poll_cq_one(cq).is_none() {
 //!     nic.progress();
 //! }
 //! # Ok(())
@@ -54,10 +54,10 @@
 //! ```text
 //!   program     post, poll, progress
 //!      |                                     aside, driven by the same progress:
-//!   nic         drives all of this             cm        connection manager, connections of nic/connect
+//!   nic/drive   drives all of this             cm        connection manager, connections of nic/connect
 //!      |                                       credit    asks whether unacknowledged packets have been read
 //!   rnic-engine                                hello     says what a connection goes by, and hears it of the peer
-//!   |       ^                                  nic/liveness  asks whether a peer's process still lives
+//!   |       ^                                  liveness  asks whether a peer's process still lives
 //!   v       |                                  observe   answers rnic top, from a thread
 //!   link/batch: headers, carry (payload copied with its ICRC), memory (what addresses stand for)
 //!   |       |   Falcon: falcon (guards, psp) instead, datagrams by datagram
@@ -101,6 +101,7 @@ mod hello;
 mod identification;
 mod impair;
 mod link;
+mod liveness;
 mod marking;
 mod memory;
 mod mtu;
@@ -134,7 +135,7 @@ pub use hello::Differs;
 pub use impair::{Impairment, ImpairmentStats};
 pub use marking::Marking;
 pub use memory::{Region, copy_from_program};
-pub use nic::Nic;
+pub use nic::{Nic, Verbs};
 pub use notice::Notice;
 pub use protection::Protection;
 pub use secrets::{SecretStream, Secrets};

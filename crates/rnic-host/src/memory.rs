@@ -195,9 +195,31 @@ impl Memory {
         self.mapping(slot).start.as_ptr() as u64
     }
 
-    /// Bytes of the buffer in `slot`, if there is one.
-    pub(crate) fn len_of(&self, slot: u32) -> Option<usize> {
-        self.slots.get(slot as usize)?.as_ref().map(|mapping| mapping.len)
+    /// Checks that a region is of this memory.
+    ///
+    /// # Panics
+    /// When it is another's, or gone.
+    pub(crate) fn check_owner(&self, region: &Region) {
+        let len = self.slots.get(region.slot as usize).and_then(|slot| slot.as_ref()).map(|mapping| mapping.len);
+        assert_eq!(len, Some(region.len), "a region of another NIC, or one that is gone");
+    }
+
+    /// Returns the bytes of a region of this memory.
+    ///
+    /// # Panics
+    /// When it is another's, or gone.
+    pub(crate) fn region(&self, region: &Region) -> &[u8] {
+        self.check_owner(region);
+        self.bytes(region.slot)
+    }
+
+    /// Returns the bytes of a region of this memory, to be changed.
+    ///
+    /// # Panics
+    /// When it is another's, or gone.
+    pub(crate) fn region_mut(&mut self, region: &Region) -> &mut [u8] {
+        self.check_owner(region);
+        self.bytes_mut(region.slot)
     }
 
     pub(crate) fn bytes(&self, slot: u32) -> &[u8] {

@@ -227,13 +227,13 @@ impl Move {
                 let op = if back { SendOp::Read { remote } } else { SendOp::Write { remote, immediate: None } };
                 let sges = [session.region.sge(posted as usize, len)];
                 let request = SendRequest { wr_id: slot as u64, op, sges: &sges, flags: SendFlags::SIGNALED };
-                nic.post_send(qpn, &request)?;
+                nic.verbs().post_send(qpn, &request)?;
                 in_flight[slot] = (nic.now(), len);
                 posted += u64::from(len);
             }
             let mut something = nic.progress();
             let now = nic.now();
-            while let Some(completion) = nic.poll_cq_one(session.cq) {
+            while let Some(completion) = nic.verbs().poll_cq_one(session.cq) {
                 if completion.status != WcStatus::Success {
                     return Err(session.control.failure(nic, completion.status));
                 }

@@ -30,8 +30,8 @@ fn small() -> NicConfig {
 
 fn datagram_qp(side: &mut Side) -> Qpn {
     let qpn = new_qp(side, Service::UnreliableDatagram, "irn", 4_096);
-    side.nic.set_qkey(qpn, QKEY).expect("datagrams have one");
-    side.nic.modify_to_rtr_unconnected(qpn, 4_096).expect("legal");
+    side.nic.verbs().set_qkey(qpn, QKEY).expect("datagrams have one");
+    side.nic.verbs().modify_to_rtr_unconnected(qpn, 4_096).expect("legal");
     start(side, qpn, 77, 0);
     qpn
 }

@@ -154,7 +154,7 @@ fn f40_connections_come_and_go_beside_an_engine_on_a_thread() {
         pair.succeed(connections.len());
         // Half of them leave at once, with their last events under way.
         for qpn in connections.split_off(connections.len().div_ceil(2)) {
-            pair.left.nic.destroy_qp(qpn).expect("it exists");
+            pair.left.nic.verbs().destroy_qp(qpn).expect("it exists");
         }
     }
     exchange(&mut pair);
@@ -247,7 +247,7 @@ fn who_hangs_up_after_a_refusal_is_understood() {
             let (to, mut has_ended) = (pair.to.clone(), false);
             let mut done = Vec::new();
             pair.drive(|left, right| {
-                if right.nic.poll_event().is_some() && !std::mem::replace(&mut has_ended, true) {
+                if right.nic.verbs().poll_event().is_some() && !std::mem::replace(&mut has_ended, true) {
                     end(right, &to);
                 }
                 done.extend(left.completions().iter().map(|completion| (completion.wr_id, completion.status)));
@@ -322,13 +322,13 @@ fn another_secret_opens_nothing() {
 fn connect_anew(side: &mut Side, qpn: Qpn, dest_qpn: Qpn, at: SocketAddr) {
     let peer = side.nic.acquire_peer(at).expect("the other end");
     let (mtu, psn) = (4_096, Psn::new(5));
-    side.nic.modify_to_reset(qpn).expect("it exists");
-    side.nic.modify_to_init(qpn).expect("it is reset");
+    side.nic.verbs().modify_to_reset(qpn).expect("it exists");
+    side.nic.verbs().modify_to_init(qpn).expect("it is reset");
     let min_rnr_timer = RnrTimer::at_least(rnic_base::Duration::from_us(100));
     let connection = QpConnection { peer, dest_qpn, rq_psn: psn, mtu, min_rnr_timer, max_dest_rd_atomic: 16 };
-    side.nic.modify_to_rtr(qpn, &connection).expect("legal attributes");
+    side.nic.verbs().modify_to_rtr(qpn, &connection).expect("legal attributes");
     let timing = QpTiming { sq_psn: psn, retry_count: 7, rnr_retry: None, max_rd_atomic: 16 };
-    side.nic.modify_to_rts(qpn, &timing).expect("legal attributes");
+    side.nic.verbs().modify_to_rts(qpn, &timing).expect("legal attributes");
 }
 
 /// Who is ready first hears what the other still says as it was before, and then what it says as it is.
@@ -363,8 +363,8 @@ fn reset_one_after_the_other(protection: Option<Protection>) {
 fn a_queue_pair_that_ends_has_acknowledged_what_came() {
     type End = fn(&mut Side, &rnic_host::Connection);
     let ends: [(&str, End); 4] = [
-        ("destroyed", |side, to| side.nic.destroy_qp(to.qpn).expect("it exists")),
-        ("failed", |side, to| side.nic.modify_to_error(to.qpn).expect("it exists")),
+        ("destroyed", |side, to| side.nic.verbs().destroy_qp(to.qpn).expect("it exists")),
+        ("failed", |side, to| side.nic.verbs().modify_to_error(to.qpn).expect("it exists")),
         ("disconnected", |side, to| side.nic.disconnect(to.id).expect("it is connected")),
         ("closed", |side, to| side.nic.close(to.id)),
     ];

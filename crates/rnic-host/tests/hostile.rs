@@ -95,7 +95,7 @@ fn a_live_nic_survives_everything_and_keeps_serving() {
         }
         while pair.right.nic.progress() {}
         turn_away(&mut pair.right);
-        while pair.right.nic.poll_cq_one(pair.right.cq).is_some() {}
+        while pair.right.nic.verbs().poll_cq_one(pair.right.cq).is_some() {}
     }
     let stats = *pair.right.nic.stats();
     assert!(sent > 10_000, "{sent}");
@@ -168,8 +168,8 @@ fn a_mad_peer_harms_its_own_connections_at_most() {
 #[test]
 fn an_icmp_error_from_everywhere_is_survived() {
     let mut nic = Nic::open(NicConfig::at("127.0.0.1:0".parse().expect("an address"))).expect("a free port");
-    let pd = nic.create_pd().expect("a protection domain");
-    let cq = nic.create_cq(16).expect("a legal size");
+    let pd = nic.verbs().create_pd().expect("a protection domain");
+    let cq = nic.verbs().create_cq(16).expect("a legal size");
     let config = rnic_host::ConnectionConfig::new(pd, cq);
     let mut failed = 0;
     for port in 1..=60 {

@@ -228,29 +228,28 @@ fn role() {
     let bypass = !is("RNIC_TEST_BYPASS", "off");
     let mut nic = Nic::open(NicConfig { bypass, real_roce_peers, receive_buffer_bytes, ..NicConfig::shared() })
         .expect("a free port");
-    let pd = nic.create_pd().expect("a protection domain");
-    let cq = nic.create_cq(1_024).expect("a legal size");
-    let region = nic.register(pd, MEMORY, Access::all()).expect("memory");
+    let pd = nic.verbs().create_pd().expect("a protection domain");
+    let cq = nic.verbs().create_cq(1_024).expect("a legal size");
+    let region = nic.verbs().register(pd, MEMORY, Access::all()).expect("memory");
     nic.bytes_mut(&region).iter_mut().enumerate().for_each(|(index, byte)| *byte = (index * 11 + index / 253) as u8);
     let choice = TransportChoice::named("irn", &[]).expect("it exists");
-    let qpn = nic
-        .create_qp(&QpAttributes {
-            service: Service::ReliableConnection,
-            pd,
-            send_cq: cq,
-            recv_cq: cq,
-            srq: None,
-            max_send_wr: 64,
-            max_recv_wr: 64,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            signal_all: false,
-            transport: Arc::new(Transport::new(choice.profile).expect("whole")),
-            number: None,
-            nvme: None,
-        })
-        .expect("a free number");
-    nic.modify_to_init(qpn).expect("fresh");
+    let attributes = QpAttributes {
+        service: Service::ReliableConnection,
+        pd,
+        send_cq: cq,
+        recv_cq: cq,
+        srq: None,
+        max_send_wr: 64,
+        max_recv_wr: 64,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        signal_all: false,
+        transport: Arc::new(Transport::new(choice.profile).expect("whole")),
+        number: None,
+        nvme: None,
+    };
+    let qpn = nic.verbs().create_qp(&attributes).expect("a free number");
+    nic.verbs().modify_to_init(qpn).expect("fresh");
     let here = region.remote(0);
     println!("CARD {} {} {}", qpn.get(), here.addr, here.rkey);
     let mut line = String::new();
@@ -268,11 +267,11 @@ fn role() {
         min_rnr_timer: RnrTimer::at_least(rnic_base::Duration::from_us(100)),
         max_dest_rd_atomic: 8,
     };
-    nic.modify_to_rtr(qpn, &connection).expect("legal");
+    nic.verbs().modify_to_rtr(qpn, &connection).expect("legal");
     // Patient enough for a peer whose turn on a busy machine comes late; who is to be killed is given up sooner.
     let retry_count = if is("RNIC_TEST_FOREVER", "yes") { 200 } else { 5_000 };
     let timing = QpTiming { sq_psn: Psn::new(1), retry_count, rnr_retry: None, max_rd_atomic: 8 };
-    nic.modify_to_rts(qpn, &timing).expect("legal");
+    nic.verbs().modify_to_rts(qpn, &timing).expect("legal");
     println!("READY");
     if is("RNIC_TEST_ACTIVE", "no") {
         serve(&mut nic);
@@ -307,14 +306,14 @@ fn go_round(
     for (wr_id, op, at) in [(1, write, 0), (2, SendOp::Read { remote: there }, HALF)] {
         let sges = [region.sge(at, len as u32)];
         let flags = SendFlags::SIGNALED | SendFlags::FENCE;
-        nic.post_send(qpn, &SendRequest { wr_id, op, sges: &sges, flags }).expect("room");
+        nic.verbs().post_send(qpn, &SendRequest { wr_id, op, sges: &sges, flags }).expect("room");
     }
     let mut done = 0;
     while done < 2 {
         if !nic.progress() {
             nic.wait(rnic_base::Duration::from_ms(50)).expect("it may wait");
         }
-        while let Some(completion) = nic.poll_cq_one(cq) {
+        while let Some(completion) = nic.verbs().poll_cq_one(cq) {
             if completion.status != WcStatus::Success {
                 return Err(completion.status);
             }

@@ -142,7 +142,7 @@ fn what_is_delayed_arrives_although_its_sender_has_gone() {
     pair.left.post(pair.from.qpn, 2, SendOp::Send { immediate: None }, &[sge]);
     pair.drive(|_, right| right.completions().pop());
     let Pair { mut left, mut right, to, .. } = pair;
-    right.nic.destroy_qp(to.qpn).expect("it exists");
+    right.nic.verbs().destroy_qp(to.qpn).expect("it exists");
     drop(right);
     let start = std::time::Instant::now();
     let completion = loop {
@@ -221,7 +221,7 @@ fn invalidation_and_immediates_survive_too() {
     let mut pair = Pair::impaired("irn", impairment);
     for round in 0..30u32 {
         let access = rnic_engine::Access::all();
-        let region = pair.right.nic.register(pair.right.pd, 64, access).expect("a page");
+        let region = pair.right.nic.verbs().register(pair.right.pd, 64, access).expect("a page");
         let receive = pair.right.sge(HALF, 64);
         pair.right.post_recv(pair.to.qpn, u64::from(round), &[receive]);
         let sge = pair.left.sge(0, 64);
@@ -229,6 +229,6 @@ fn invalidation_and_immediates_survive_too() {
         pair.succeed(1);
         let completion = pair.drive(|_, right| right.completions().pop());
         assert_eq!((completion.opcode, completion.word), (WcOpcode::Recv, region.key().0));
-        pair.right.nic.deregister(region);
+        pair.right.nic.verbs().deregister(region);
     }
 }

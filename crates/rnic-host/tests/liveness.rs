@@ -47,8 +47,8 @@ fn new_qp(side: &mut Side, service: Service) -> Qpn {
         number: None,
         nvme: None,
     };
-    let qpn = side.nic.create_qp(&attributes).expect("a free number");
-    side.nic.modify_to_init(qpn).expect("a fresh queue pair");
+    let qpn = side.nic.verbs().create_qp(&attributes).expect("a free number");
+    side.nic.verbs().modify_to_init(qpn).expect("a fresh queue pair");
     qpn
 }
 
@@ -58,9 +58,9 @@ fn connect(side: &mut Side, qpn: Qpn, dest_qpn: Qpn, address: &str) {
     let mtu = side.nic.wire_mtu_to(peer);
     let min_rnr_timer = RnrTimer::at_least(rnic_base::Duration::from_us(100));
     let connection = QpConnection { peer, dest_qpn, rq_psn: Psn::new(5), mtu, min_rnr_timer, max_dest_rd_atomic: 1 };
-    side.nic.modify_to_rtr(qpn, &connection).expect("legal attributes");
+    side.nic.verbs().modify_to_rtr(qpn, &connection).expect("legal attributes");
     let timing = QpTiming { sq_psn: Psn::new(5), retry_count: 7, rnr_retry: None, max_rd_atomic: 1 };
-    side.nic.modify_to_rts(qpn, &timing).expect("legal attributes");
+    side.nic.verbs().modify_to_rts(qpn, &timing).expect("legal attributes");
 }
 
 fn post_receives(side: &mut Side, qpn: Qpn) {
@@ -92,7 +92,7 @@ fn check_flushed(side: &mut Side, qpn: Qpn) {
     let found: Vec<_> = flushed.iter().map(|completion| (completion.wr_id, completion.status)).collect();
     assert_eq!(found, expected, "{:?}", side.nic.stats());
     assert_eq!(side.nic.query_qp(qpn).expect("it is there").state, QpState::Error);
-    let events: Vec<_> = std::iter::from_fn(|| side.nic.poll_event()).collect();
+    let events: Vec<_> = std::iter::from_fn(|| side.nic.verbs().poll_event()).collect();
     assert!(events.contains(&AsyncEvent::QpFatal(qpn)), "{events:?}");
     assert_eq!(side.nic.stats().peers_gone, 1);
 }
@@ -121,7 +121,7 @@ fn a_queue_pair_that_waits_for_receives_fails_when_the_other_nic_is_gone() {
         let flushed = completions_of(&mut left, RECEIVES as usize, IN_TIME);
         assert_eq!(flushed.len(), RECEIVES as usize, "{service:?} {bypass} {address}: {:?}", left.nic.stats());
         assert!(flushed.iter().all(|completion| completion.status == WcStatus::WrFlushed), "{flushed:?}");
-        assert_eq!(left.nic.poll_event(), Some(AsyncEvent::QpFatal(from)));
+        assert_eq!(left.nic.verbs().poll_event(), Some(AsyncEvent::QpFatal(from)));
         assert_eq!(completions_of(&mut left, 1, Duration::from_millis(400)), []);
         assert_eq!(left.nic.next_deadline(), None, "nothing is left to look after");
     }
@@ -146,8 +146,8 @@ fn only_queue_pairs_to_the_nic_that_is_gone_fail_and_requests_end_as_after_all_r
     assert_eq!((state(&left, lost), state(&left, busy)), (QpState::Error, QpState::Error));
     let found: Vec<_> = left.completions().iter().map(|done| (done.wr_id, done.status)).collect();
     assert_eq!(found, [(7, WcStatus::RetryExceeded)]);
-    assert_eq!(left.nic.poll_event(), Some(AsyncEvent::QpFatal(lost)));
-    assert_eq!(left.nic.poll_event(), None, "the completion of the other one says it all");
+    assert_eq!(left.nic.verbs().poll_event(), Some(AsyncEvent::QpFatal(lost)));
+    assert_eq!(left.nic.verbs().poll_event(), None, "the completion of the other one says it all");
     let stats = stays.nic.stats();
     assert!(stats.probes_received >= 3, "{stats:?}");
     assert_eq!(RxDrop::ALL.map(|reason| stats.dropped(reason)), [0; RxDrop::COUNT], "nobody takes a probe ill");

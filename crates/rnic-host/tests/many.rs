@@ -30,8 +30,8 @@ struct Crowd {
 impl Crowd {
     fn open(config: NicConfig, transport: &str, count: u32, busy: usize) -> Self {
         let mut side = Side::open(config);
-        let cq = side.nic.create_cq(1 << 16).expect("a legal size");
-        let region = side.nic.register(side.pd, busy * BYTES, Access::all()).expect("memory");
+        let cq = side.nic.verbs().create_cq(1 << 16).expect("a legal size");
+        let region = side.nic.verbs().register(side.pd, busy * BYTES, Access::all()).expect("memory");
         let choice = TransportChoice::named(transport, &[]).expect("a transport that exists");
         let each = choice.profile.patience_timeout().expect("reliable transports have one");
         let retries = u32::try_from(PATIENCE_WITH_PEERS.as_ps().div_ceil(each.as_ps())).expect("a few");
@@ -52,10 +52,11 @@ impl Crowd {
             nvme: None,
         };
         let begin = Instant::now();
-        let mut qpns: Vec<Qpn> = (0..count).map(|_| side.nic.create_qp(&attributes).expect("a free number")).collect();
+        let mut qpns: Vec<Qpn> =
+            (0..count).map(|_| side.nic.verbs().create_qp(&attributes).expect("a free number")).collect();
         println!("{count} queue pairs made in {:?}", begin.elapsed());
         if count == side.nic.queue_pairs_max() {
-            let refused = side.nic.create_qp(&attributes);
+            let refused = side.nic.verbs().create_qp(&attributes);
             let all = u64::from(count);
             assert_eq!(refused, Err(ResourceError::Exhausted { what: "queue pairs", limit: all }), "one more");
         }
@@ -79,16 +80,16 @@ impl Crowd {
         };
         let timing =
             QpTiming { sq_psn: rnic_base::Psn::new(77), retry_count: self.retries, rnr_retry: None, max_rd_atomic: 1 };
-        nic.modify_to_init(qpn).expect("a fresh queue pair");
-        nic.modify_to_rtr(qpn, &connection).expect("legal attributes");
-        nic.modify_to_rts(qpn, &timing).expect("legal attributes");
+        nic.verbs().modify_to_init(qpn).expect("a fresh queue pair");
+        nic.verbs().modify_to_rtr(qpn, &connection).expect("legal attributes");
+        nic.verbs().modify_to_rts(qpn, &timing).expect("legal attributes");
     }
 
     fn write(&mut self, index: usize, remote: RemoteMemory) {
         let sges = [self.region.sge(index * BYTES, BYTES as u32)];
         let op = SendOp::Write { remote, immediate: None };
         let request = SendRequest { wr_id: index as u64, op, sges: &sges, flags: SendFlags::SIGNALED };
-        self.side.nic.post_send(self.qpns[index], &request).expect("room in the send queue");
+        self.side.nic.verbs().post_send(self.qpns[index], &request).expect("room in the send queue");
     }
 }
 
@@ -118,7 +119,7 @@ fn writes_arrive(transport: &str, count: Option<u32>, busy: usize, rounds: u8) {
         while left_over > 0 {
             assert!(begin.elapsed() < PATIENCE, "{left_over} of {busy} are not done: {:?}", left.side.nic.stats());
             let _ = left.side.nic.progress() | right.side.nic.progress();
-            while let Some(done) = left.side.nic.poll_cq_one(left.cq) {
+            while let Some(done) = left.side.nic.verbs().poll_cq_one(left.cq) {
                 assert_eq!(done.status, WcStatus::Success, "{done:?}");
                 left_over -= 1;
             }
@@ -138,7 +139,7 @@ fn writes_arrive(transport: &str, count: Option<u32>, busy: usize, rounds: u8) {
     let begin = Instant::now();
     for crowd in [&mut left, &mut right] {
         for qpn in std::mem::take(&mut crowd.qpns) {
-            crowd.side.nic.destroy_qp(qpn).expect("it exists");
+            crowd.side.nic.verbs().destroy_qp(qpn).expect("it exists");
         }
     }
     println!("all of them ended in {:?}", begin.elapsed());

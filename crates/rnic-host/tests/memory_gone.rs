@@ -65,7 +65,7 @@ impl Theirs {
         unsafe { start.as_ptr().write_bytes(0x5a, PAGES * PAGE) };
         let (pd, addr) = (side.pd, start.as_ptr() as u64);
         // SAFETY: what is mapped there, if anything, belongs to the test and may be written.
-        let region = unsafe { side.nic.register_raw(pd, start, PAGES * PAGE, addr, Access::all()) };
+        let region = unsafe { side.nic.verbs().register_raw(pd, start, PAGES * PAGE, addr, Access::all()) };
         Self { region: region.expect("a legal region"), start: start.as_ptr(), file }
     }
 
@@ -179,7 +179,7 @@ impl Bench {
         let there = left.nic.acquire_host(ip, None).expect("loopback");
         let back = right.nic.acquire_host(ip, None).expect("loopback");
         let pd = right.pd;
-        let srq = with_srq.then(|| right.nic.create_srq(pd, 16, 4).expect("a shared receive queue"));
+        let srq = with_srq.then(|| right.nic.verbs().create_srq(pd, 16, 4).expect("a shared receive queue"));
         let mut join = |srq: Option<SrqId>| {
             let ends = (new_qp(&mut left, way, None), new_qp(&mut right, way, srq));
             make_ready(&mut left, way, ends.0, ends.1, there);
@@ -226,7 +226,7 @@ impl Bench {
     }
 
     fn events(&mut self) -> [Vec<AsyncEvent>; 2] {
-        let all = |side: &mut Side| std::iter::from_fn(|| side.nic.poll_event()).collect();
+        let all = |side: &mut Side| std::iter::from_fn(|| side.nic.verbs().poll_event()).collect();
         [all(&mut self.left), all(&mut self.right)]
     }
 }
@@ -253,24 +253,24 @@ fn new_end(side: &mut Side, way: Way, srq: Option<SrqId>, nvme: Option<NvmeRole>
         number: None,
         nvme,
     };
-    let qpn = side.nic.create_qp(&attributes).expect("a free number");
-    side.nic.modify_to_init(qpn).expect("a fresh queue pair");
+    let qpn = side.nic.verbs().create_qp(&attributes).expect("a free number");
+    side.nic.verbs().modify_to_init(qpn).expect("a fresh queue pair");
     qpn
 }
 
 fn make_ready(side: &mut Side, way: Way, qpn: Qpn, dest_qpn: Qpn, peer: PeerId) {
     let mtu = side.nic.wire_mtu_to(peer).min(4_096);
     if way.service == Service::UnreliableDatagram {
-        side.nic.set_qkey(qpn, QKEY).expect("a legal key");
-        side.nic.modify_to_rtr_unconnected(qpn, mtu).expect("legal attributes");
+        side.nic.verbs().set_qkey(qpn, QKEY).expect("a legal key");
+        side.nic.verbs().modify_to_rtr_unconnected(qpn, mtu).expect("legal attributes");
     } else {
         let min_rnr_timer = RnrTimer::at_least(Duration::from_us(100));
         let connection =
             QpConnection { peer, dest_qpn, rq_psn: Psn::new(77), mtu, min_rnr_timer, max_dest_rd_atomic: 16 };
-        side.nic.modify_to_rtr(qpn, &connection).expect("legal attributes");
+        side.nic.verbs().modify_to_rtr(qpn, &connection).expect("legal attributes");
     }
     let timing = QpTiming { sq_psn: Psn::new(77), retry_count: 7, rnr_retry: None, max_rd_atomic: 16 };
-    side.nic.modify_to_rts(qpn, &timing).expect("legal attributes");
+    side.nic.verbs().modify_to_rts(qpn, &timing).expect("legal attributes");
 }
 
 /// Bytes of the message that is tried: several packets, of which the first find their memory.
@@ -309,7 +309,7 @@ fn try_one(bench: &mut Bench, kind: Kind, op: Op, is_local: bool) -> (WcStatus, 
         let good = right.sge(HALF, 100);
         for (wr_id, sge) in [(11, good), (12, place), (13, good)] {
             match srq {
-                Some(srq) => right.nic.post_srq_recv(*srq, &RecvRequest { wr_id, sges: &[sge] }).expect("room"),
+                Some(srq) => right.nic.verbs().post_srq_recv(*srq, &RecvRequest { wr_id, sges: &[sge] }).expect("room"),
                 None => right.post_recv(to, wr_id, &[sge]),
             }
         }
@@ -465,7 +465,7 @@ fn f2_a_file_behind_a_namespace_that_becomes_too_short_is_a_status_and_no_more()
         let (blocks, pd) = ((PAGES * PAGE / 512) as u64, bench.right.pd);
         let (addr, key) = (theirs.region.addr(), theirs.region.key());
         let config = NamespaceConfig { number: 3, blocks, pd, addr, key, device };
-        let namespace = bench.right.nic.nvme().create_namespace(&config).expect("a legal namespace");
+        let namespace = bench.right.nic.verbs().nvme().create_namespace(&config).expect("a legal namespace");
         let role = NvmeInitiator { namespace: 3, block_log2: 9, reads, timeout: Duration::from_secs(5) };
         let from = new_end(&mut bench.left, way, None, Some(NvmeRole::Initiator(role)));
         let to = new_end(&mut bench.right, way, None, Some(NvmeRole::Target(namespace)));

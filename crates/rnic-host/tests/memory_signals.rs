@@ -62,7 +62,8 @@ fn touch_what_is_gone() {
     let start = NonNull::new(start.cast::<u8>()).expect("a mapping");
     let (pd, addr) = (pair.left.pd, start.as_ptr() as u64);
     // SAFETY: nothing else is mapped there while the region lives.
-    let region = unsafe { pair.left.nic.register_raw(pd, start, PAGE, addr, Access::all()) }.expect("a legal region");
+    let region =
+        unsafe { pair.left.nic.verbs().register_raw(pd, start, PAGE, addr, Access::all()) }.expect("a legal region");
     // The program may have replaced our handler: that is seen within a millisecond of work.
     common::drive_for(&mut pair.left, &mut pair.right, std::time::Duration::from_millis(5));
     // SAFETY: the page is the test's own.

@@ -218,8 +218,8 @@ fn a_client_that_vanishes_leaves_the_server_serving() {
         let mut nic = open("client");
         let config = PerfConfig { length: Length::Time(Duration::from_ms(100)), ..quick(Op::Write) };
         // Gone without a word, with its control connection established.
-        let pd = nic.create_pd().expect("a protection domain");
-        let cq = nic.create_cq(64).expect("a legal size");
+        let pd = nic.verbs().create_pd().expect("a protection domain");
+        let cq = nic.verbs().create_cq(64).expect("a legal size");
         let mut connection = rnic_host::ConnectionConfig::new(pd, cq);
         connection.private_data = [&b"C"[..], &[7; 12]].concat();
         nic.connect(address, config.port, &connection).expect("a control connection");
@@ -406,8 +406,9 @@ struct ByHand {
 impl ByHand {
     fn connect(server: &Server, key: Option<u8>) -> Self {
         let mut nic = open_with_key("client", key);
-        let (pd, cq) = (nic.create_pd().expect("a protection domain"), nic.create_cq(64).expect("a legal size"));
-        let region = nic.register(pd, 1 << 16, Access::LOCAL_WRITE).expect("memory");
+        let (pd, cq) =
+            (nic.verbs().create_pd().expect("a protection domain"), nic.verbs().create_cq(64).expect("a legal size"));
+        let region = nic.verbs().register(pd, 1 << 16, Access::LOCAL_WRITE).expect("memory");
         let mut config = ConnectionConfig::new(pd, cq);
         if key.is_some() {
             config.transports = vec![TransportChoice::named("falcon", &[]).expect("a transport")];
@@ -419,13 +420,13 @@ impl ByHand {
 
     fn post(&mut self, op: SendOp, sge: Sge) {
         let request = SendRequest { wr_id: 1, op, sges: &[sge], flags: SendFlags::SIGNALED };
-        self.nic.post_send(self.connection.qpn, &request).expect("room");
+        self.nic.verbs().post_send(self.connection.qpn, &request).expect("room");
     }
 
     /// What the server answers to `order`.
     fn order(&mut self, order: &str) -> serde_json::Value {
         let sges = [self.region.sge(8_192, 4_096)];
-        self.nic.post_recv(self.connection.qpn, &RecvRequest { wr_id: 2, sges: &sges }).expect("room");
+        self.nic.verbs().post_recv(self.connection.qpn, &RecvRequest { wr_id: 2, sges: &sges }).expect("room");
         self.nic.bytes_mut(&self.region)[..order.len()].copy_from_slice(order.as_bytes());
         self.post(SendOp::Send { immediate: None }, self.region.sge(0, order.len() as u32));
         let answer = await_completion(&mut self.nic, self.cq, WcOpcode::Recv);
@@ -521,7 +522,7 @@ fn await_completion(nic: &mut Nic, cq: CqId, opcode: WcOpcode) -> Completion {
     let start = Instant::now();
     loop {
         nic.progress();
-        let found = nic.poll_cq_one(cq);
+        let found = nic.verbs().poll_cq_one(cq);
         if let Some(found) = found.filter(|found| found.opcode == opcode || found.status != WcStatus::Success) {
             return found;
         }

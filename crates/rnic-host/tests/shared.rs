@@ -46,8 +46,8 @@ fn new_qp_of(side: &mut Side, choice: &TransportChoice) -> Qpn {
     let transport = Arc::new(Transport::new(choice.profile).expect("a whole profile"));
     let (cq, pd) = (side.cq, side.pd);
     let attributes = attributes(pd, cq, transport);
-    let qpn = side.nic.create_qp(&attributes).expect("a free number");
-    side.nic.modify_to_init(qpn).expect("a fresh queue pair");
+    let qpn = side.nic.verbs().create_qp(&attributes).expect("a free number");
+    side.nic.verbs().modify_to_init(qpn).expect("a fresh queue pair");
     qpn
 }
 
@@ -79,9 +79,9 @@ fn ready(side: &mut Side, qpn: Qpn, dest_qpn: Qpn, peer: PeerId) {
         min_rnr_timer: RnrTimer::at_least(rnic_base::Duration::from_us(100)),
         max_dest_rd_atomic: 16,
     };
-    side.nic.modify_to_rtr(qpn, &connection).expect("legal attributes");
+    side.nic.verbs().modify_to_rtr(qpn, &connection).expect("legal attributes");
     let timing = QpTiming { sq_psn: Psn::new(77), retry_count: 7, rnr_retry: None, max_rd_atomic: 16 };
-    side.nic.modify_to_rts(qpn, &timing).expect("legal attributes");
+    side.nic.verbs().modify_to_rts(qpn, &timing).expect("legal attributes");
 }
 
 /// Connects a queue pair of each side, as programs do that exchange addresses and numbers.
@@ -178,10 +178,10 @@ fn a_ring_goes_with_the_last_queue_pair() {
     let is_made = |left: &mut Side, _: &mut Side| (left.nic.bypass_rings() == 1).then_some(());
     drive(&mut left, &mut right, is_made);
     write_and_check(&mut left, &mut right, pairs[0].0.qpn, 10_000);
-    left.nic.destroy_qp(pairs[0].0.qpn).expect("it exists");
+    left.nic.verbs().destroy_qp(pairs[0].0.qpn).expect("it exists");
     write_and_check(&mut left, &mut right, pairs[1].0.qpn, 10_000);
     assert_eq!(left.nic.bypass_rings(), 1, "another queue pair has it");
-    left.nic.destroy_qp(pairs[1].0.qpn).expect("it exists");
+    left.nic.verbs().destroy_qp(pairs[1].0.qpn).expect("it exists");
     assert_eq!(left.nic.bypass_rings(), 0);
     let again = link(&mut left, &mut right, V4);
     drive(&mut left, &mut right, is_made);
@@ -196,14 +196,14 @@ fn a_queue_pair_that_is_not_connected_takes_no_ring_along() {
     let pairs = [link(&mut left, &mut right, V4), link(&mut left, &mut right, V4)];
     drive(&mut left, &mut right, |left, _| (left.nic.bypass_rings() == 1).then_some(()));
     let failed = new_qp(&mut left);
-    left.nic.modify_to_error(failed).expect("legal in every state");
-    left.nic.destroy_qp(failed).expect("it exists");
-    left.nic.modify_to_reset(pairs[0].0.qpn).expect("it exists");
-    left.nic.modify_to_reset(pairs[0].0.qpn).expect("it exists");
-    left.nic.destroy_qp(pairs[0].0.qpn).expect("it exists");
+    left.nic.verbs().modify_to_error(failed).expect("legal in every state");
+    left.nic.verbs().destroy_qp(failed).expect("it exists");
+    left.nic.verbs().modify_to_reset(pairs[0].0.qpn).expect("it exists");
+    left.nic.verbs().modify_to_reset(pairs[0].0.qpn).expect("it exists");
+    left.nic.verbs().destroy_qp(pairs[0].0.qpn).expect("it exists");
     assert_eq!(left.nic.bypass_rings(), 1, "another queue pair has it");
     write_and_check(&mut left, &mut right, pairs[1].0.qpn, 10_000);
-    left.nic.destroy_qp(pairs[1].0.qpn).expect("it exists");
+    left.nic.verbs().destroy_qp(pairs[1].0.qpn).expect("it exists");
     assert_eq!(left.nic.bypass_rings(), 0);
 }
 
@@ -360,7 +360,7 @@ fn falcon_by_memory(
         let falcon = packets.iter().filter_map(|frame| codec::decode_datagram(frame.get(42..)?).ok());
         assert!(protection.is_some() || falcon.count() > 30, "{case}: {} frames", packets.len());
     }
-    left.nic.destroy_qp(from.qpn).expect("it exists");
+    left.nic.verbs().destroy_qp(from.qpn).expect("it exists");
     assert_eq!(left.nic.bypass_rings(), 0, "{case}: the ring goes with the last queue pair");
 }
 
@@ -463,12 +463,12 @@ fn datagram_qp(side: &mut Side) -> Qpn {
     let choice = TransportChoice::named("irn", &[]).expect("a transport that exists");
     let transport = Arc::new(Transport::new(choice.profile).expect("a whole profile"));
     let attributes = QpAttributes { service: Service::UnreliableDatagram, ..attributes(side.pd, side.cq, transport) };
-    let qpn = side.nic.create_qp(&attributes).expect("a free number");
-    side.nic.modify_to_init(qpn).expect("fresh");
-    side.nic.set_qkey(qpn, 0x1111).expect("datagrams have one");
-    side.nic.modify_to_rtr_unconnected(qpn, 4_096).expect("legal");
+    let qpn = side.nic.verbs().create_qp(&attributes).expect("a free number");
+    side.nic.verbs().modify_to_init(qpn).expect("fresh");
+    side.nic.verbs().set_qkey(qpn, 0x1111).expect("datagrams have one");
+    side.nic.verbs().modify_to_rtr_unconnected(qpn, 4_096).expect("legal");
     let timing = QpTiming { sq_psn: Psn::new(0), retry_count: 0, rnr_retry: None, max_rd_atomic: 0 };
-    side.nic.modify_to_rts(qpn, &timing).expect("legal");
+    side.nic.verbs().modify_to_rts(qpn, &timing).expect("legal");
     for slot in 0..100 {
         side.post_recv(qpn, slot, &[side.sge(HALF + slot as usize * 512, 296)]);
     }
@@ -523,7 +523,7 @@ fn a_route_header_says_what_the_sender_has_said() {
                 left.post(from, 500, SendOp::Datagram { to, immediate: None }, &[left.sge(0, 200)]);
             }
             for (class, hops, label) in markings {
-                let received = drive(&mut left, &mut right, |_, right| right.nic.poll_cq_one(right.cq));
+                let received = drive(&mut left, &mut right, |_, right| right.nic.verbs().poll_cq_one(right.cq));
                 let at = HALF + received.wr_id as usize * 512;
                 let grh = &right.nic.bytes(&right.region)[at..at + 40];
                 let said = match ip(address) {

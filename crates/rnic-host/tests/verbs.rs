@@ -133,9 +133,9 @@ fn a_wrong_key_fails_the_request_and_harms_nobody() {
 fn memory_that_is_taken_back_is_out_of_reach() {
     let mut pair = Pair::loopback("irn");
     let access = rnic_engine::Access::all();
-    let region = pair.right.nic.register(pair.right.pd, 4_096, access).expect("a page");
+    let region = pair.right.nic.verbs().register(pair.right.pd, 4_096, access).expect("a page");
     let remote = region.remote(0);
-    pair.right.nic.deregister(region);
+    pair.right.nic.verbs().deregister(region);
     let sge = pair.left.sge(0, 64);
     pair.left.post(pair.from.qpn, 1, SendOp::Write { remote, immediate: None }, &[sge]);
     assert_eq!(pair.left_completions(1)[0].status, WcStatus::RemoteAccess);

@@ -174,7 +174,7 @@ impl Core {
     pub(crate) fn speak(&mut self, qpn: Qpn, index: usize) -> Result<()> {
         let Some(index) = index.checked_sub(1) else { return Ok(()) };
         let transport = self.fallbacks.get(index).ok_or(Errno::INVALID)?;
-        self.nic.set_transport(qpn, transport)?;
+        self.nic.verbs().set_transport(qpn, transport)?;
         Ok(())
     }
 
@@ -187,9 +187,9 @@ impl Core {
     pub(crate) fn post_send(&mut self, handle: u32, request: &SendRequest<'_>, srqn: u32) -> Result<()> {
         let qp = self.qps.get_mut(handle).ok_or(Errno::INVALID)?;
         match qp.qp_type {
-            IBV_QPT_XRC_SEND => self.nic.post_send_shared(qp.qpn, request, srqn)?,
+            IBV_QPT_XRC_SEND => self.nic.verbs().post_send_shared(qp.qpn, request, srqn)?,
             IBV_QPT_XRC_RECV => return Err(Errno::INVALID),
-            _ => self.nic.post_send(qp.qpn, request)?,
+            _ => self.nic.verbs().post_send(qp.qpn, request)?,
         }
         qp.posted += 1;
         Ok(())
@@ -250,7 +250,7 @@ impl Core {
                 notice::tell(&notice);
             }
         }
-        while let Some(event) = self.nic.poll_event() {
+        while let Some(event) = self.nic.verbs().poll_event() {
             self.deliver_one(event, events);
         }
     }

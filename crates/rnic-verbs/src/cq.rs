@@ -34,7 +34,7 @@ fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut CqObject> {
     // Never a very short one, as adapters have it: under loss a program may meet two completions where it counts on
     // one, and a queue that overflows takes its queue pairs along (ib_send_lat -e asks for one entry).
     let entries = wanted.cqe.max(COMPLETIONS_MIN);
-    let id = core.nic.create_cq(entries)?;
+    let id = core.nic.verbs().create_cq(entries)?;
     // SAFETY: null functions, zeros and empty locks of C are all valid.
     let mut c: ibv_cq_ex = unsafe { std::mem::zeroed() };
     c.cq.context = context;
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     let (context, handle) = unsafe { (Context::of((*cq).context), (*cq).handle) };
     number(context.shared.enter().and_then(|mut core| {
         let id = core.cqs.get(handle).ok_or(Errno::INVALID)?.id;
-        core.nic.resize_cq(id, u32::try_from(cqe).unwrap_or(0))?;
+        core.nic.verbs().resize_cq(id, u32::try_from(cqe).unwrap_or(0))?;
         // SAFETY: a field that programs read, and that changes under the lock.
         unsafe { (*cq).cqe = cqe };
         Ok(())
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     number(context.shared.enter().and_then(|mut core| {
         let known = core.cqs.get(handle).ok_or(Errno::INVALID)?;
         let (id, channel) = (known.id, known.channel);
-        core.nic.destroy_cq(id)?;
+        core.nic.verbs().destroy_cq(id)?;
         core.cqs.remove(handle);
         core.by_cq.remove(&id);
         if let Some(channel) = channel {

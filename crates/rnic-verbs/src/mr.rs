@@ -26,7 +26,7 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd 
     // SAFETY: the caller's promise.
     let guard = unsafe { Context::of(context) }.shared.enter();
     pointer(guard.and_then(|mut core| {
-        let id = core.nic.create_pd()?;
+        let id = core.nic.verbs().create_pd()?;
         let handle = core.pds.insert(Pd { id, address_handles: 0 });
         Ok(PdObject::make(context, handle, None))
     }))
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
             if address_handles > 0 {
                 return Err(Errno::BUSY);
             }
-            core.nic.destroy_pd(id)?;
+            core.nic.verbs().destroy_pd(id)?;
             core.pds.remove(handle);
         }
         // SAFETY: `PdObject::make` made a box of it, and the caller gives it up.
@@ -168,14 +168,14 @@ fn register(core: &mut Core, pd: u32, wanted: &Wanted) -> Result<Mr> {
     let id = pd_id(core, pd)?;
     if odp::is_implicit(wanted.start, wanted.len, wanted.flags)? {
         // SAFETY: a program that registers all its memory promises for all of it what it promises for a part.
-        let region = unsafe { core.nic.register_everything(id, access(wanted.flags)?) }?;
+        let region = unsafe { core.nic.verbs().register_everything(id, access(wanted.flags)?) }?;
         let start = region.addr() as usize;
         return Ok(Mr { region, pd, start, access: wanted.flags });
     }
     let (start, iova, access) = wanted.check()?;
     // SAFETY: that it is there has just been checked; until it is deregistered a program keeps it, as verbs demands, or
     // has nothing else there that it would mind.
-    let region = unsafe { core.nic.register_raw(id, start, wanted.len, iova, access) }?;
+    let region = unsafe { core.nic.verbs().register_raw(id, start, wanted.len, iova, access) }?;
     Ok(Mr { region, pd, start: wanted.start, access: wanted.flags })
 }
 
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         let Core { nic, mrs, .. } = &mut *core;
         let known = mrs.get_mut(mr.handle).ok_or(Errno::INVALID)?;
         // SAFETY: as for the first registration.
-        unsafe { nic.reregister_raw(&mut known.region, id, (start, wanted.len), iova, access) }?;
+        unsafe { nic.verbs().reregister_raw(&mut known.region, id, (start, wanted.len), iova, access) }?;
         (known.pd, known.start, known.access) = (domain, wanted.start, wanted.flags);
         if changes(IBV_REREG_MR_CHANGE_PD) {
             mr.pd = pd;
@@ -304,7 +304,7 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
             return Err(Errno::BUSY);
         }
         let known = core.mrs.remove(handle).ok_or(Errno::INVALID)?;
-        core.nic.deregister(known.region);
+        core.nic.verbs().deregister(known.region);
         // SAFETY: registering made a box of it, and the caller gives it up.
         drop(unsafe { Box::from_raw(mr.cast::<MrObject>()) });
         Ok(())

@@ -28,7 +28,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv
             _ => return Err(Errno::INVALID),
         };
         let id = pd_id(&core, domain)?;
-        let rkey = core.nic.allocate_window(id, which)?.0;
+        let rkey = core.nic.verbs().allocate_window(id, which)?.0;
         Ok(Box::into_raw(Box::new(MwObject { c: ibv_mw { context, pd, rkey, handle: 0, kind } })).cast())
     }))
 }
@@ -41,7 +41,7 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     // SAFETY: the caller's promise.
     let (context, rkey) = unsafe { (Context::of((*mw).context), (*mw).rkey) };
     number(context.shared.enter().and_then(|mut core| {
-        core.nic.free_window(Key(rkey))?;
+        core.nic.verbs().free_window(Key(rkey))?;
         // SAFETY: `alloc_mw` made a box of it, and the caller gives it up.
         drop(unsafe { Box::from_raw(mw.cast::<MwObject>()) });
         Ok(())

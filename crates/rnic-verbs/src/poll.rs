@@ -38,7 +38,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, into: *mu
     while taken < wanted {
         let mut batch = [Completion::BLANK; BATCH];
         let room = (wanted - taken).min(BATCH);
-        let got = core.nic.poll_cq(id, &mut batch[..room]);
+        let got = core.nic.verbs().poll_cq(id, &mut batch[..room]);
         for (index, completion) in batch[..got].iter().enumerate() {
             // SAFETY: `taken + index` is below `count`.
             unsafe { ptr::write(into.add(taken + index), work_completion(completion)) };
@@ -74,7 +74,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
     // SAFETY: the caller's promise.
     match enter(unsafe { object::cq(cq) }) {
         Ok((mut core, id)) => {
-            core.nic.request_notify(id, solicited_only != 0);
+            core.nic.verbs().request_notify(id, solicited_only != 0);
             // Who asks is about to sleep.
             core.hand_over();
             0
@@ -86,10 +86,10 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 /// Takes the next completion for the functions behind `read_*`.
 fn take_one(object: &CqObject, may_look: bool) -> c_int {
     let Ok((mut core, id)) = enter(object) else { return libc::EIO };
-    let mut completion = core.nic.poll_cq_one(id);
+    let mut completion = core.nic.verbs().poll_cq_one(id);
     if completion.is_none() && may_look {
         core.nic.progress();
-        completion = core.nic.poll_cq_one(id);
+        completion = core.nic.verbs().poll_cq_one(id);
     }
     let Some(completion) = completion else { return libc::ENOENT };
     drop(core);

@@ -52,7 +52,7 @@ pub(crate) fn prepare_inline(core: &mut Core, handle: u32) -> Result<()> {
     let qp = qps.get_mut(handle).ok_or(Errno::INVALID)?;
     let bytes = qp.cap.max_inline_data as usize * inline_places(qp) as usize;
     if qp.inline.is_none() && bytes > 0 {
-        qp.inline = Some(nic.register(qp.pd, bytes, Access::empty())?);
+        qp.inline = Some(nic.verbs().register(qp.pd, bytes, Access::empty())?);
     }
     Ok(())
 }
@@ -273,7 +273,8 @@ pub(crate) unsafe extern "C" fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr,
         }
         let (qpn, limit) = (known.qpn, known.cap.max_recv_sge);
         // SAFETY: the caller's promise.
-        let (posted, stopped) = unsafe { receive_all(wr, limit, |request| Ok(core.nic.post_recv(qpn, request)?)) };
+        let (posted, stopped) =
+            unsafe { receive_all(wr, limit, |request| Ok(core.nic.verbs().post_recv(qpn, request)?)) };
         at = stopped;
         posted
     });
@@ -296,7 +297,8 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
         let known = core.srqs.get(handle).ok_or(Errno::INVALID)?;
         let (id, limit) = (known.id, known.max_sge);
         // SAFETY: the caller's promise.
-        let (posted, stopped) = unsafe { receive_all(wr, limit, |request| Ok(core.nic.post_srq_recv(id, request)?)) };
+        let (posted, stopped) =
+            unsafe { receive_all(wr, limit, |request| Ok(core.nic.verbs().post_srq_recv(id, request)?)) };
         at = stopped;
         posted
     });

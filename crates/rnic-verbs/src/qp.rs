@@ -92,7 +92,7 @@ fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr_ex) -> Result<*mut QpObje
     if is_initiator && transport.falcon().is_some() {
         return Err(Errno::UNSUPPORTED);
     }
-    let qpn = core.nic.create_qp(&QpAttributes {
+    let qpn = core.nic.verbs().create_qp(&QpAttributes {
         pd: domain,
         send_cq,
         recv_cq,
@@ -314,14 +314,14 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     let object = qp.cast::<QpObject>();
     number(context.shared.enter().and_then(|mut core| {
         let known = core.qps.remove(handle).ok_or(Errno::INVALID)?;
-        core.nic.destroy_qp(known.qpn)?;
-        core.nic.forget_completions(known.qpn);
+        core.nic.verbs().destroy_qp(known.qpn)?;
+        core.nic.verbs().forget_completions(known.qpn);
         core.by_qpn.remove(&known.qpn);
         if let Some(peer) = known.peer {
             core.nic.release_peer(peer);
         }
         if let Some(inline) = known.inline {
-            core.nic.deregister(inline);
+            core.nic.verbs().deregister(inline);
         }
         if let Some(parts) = known.target {
             target::release(&mut core, &parts);

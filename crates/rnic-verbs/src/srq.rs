@@ -30,13 +30,13 @@ fn create(
     // A queue without entries for data is legal in verbs, and takes one here.
     attr.max_sge = attr.max_sge.max(1);
     let (id, xrcd) = match shared {
-        None => (core.nic.create_srq(domain, attr.max_wr, attr.max_sge)?, None),
+        None => (core.nic.verbs().create_srq(domain, attr.max_wr, attr.max_sge)?, None),
         Some((xrcd, cq)) => {
             // SAFETY: a program hands over objects that it has made.
             let cq = core.cqs.get(unsafe { (*cq).handle }).ok_or(Errno::INVALID)?.id;
             // SAFETY: as above.
             let xrcd = unsafe { xrc::join(&mut core, xrcd) }?;
-            let made = core.nic.create_shared_srq(domain, (xrcd, cq), attr.max_wr, attr.max_sge);
+            let made = core.nic.verbs().create_shared_srq(domain, (xrcd, cq), attr.max_wr, attr.max_sge);
             (made.inspect_err(|_| xrc::part(&mut core, xrcd))?, Some(xrcd))
         }
     };
@@ -133,15 +133,15 @@ pub unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_at
         }
         // The new limit first where it is lower, the new size first where that is larger: each holds beside the other.
         if sets_limit && attr.srq_limit <= before.max_wr {
-            core.nic.set_srq_limit(id, attr.srq_limit)?;
+            core.nic.verbs().set_srq_limit(id, attr.srq_limit)?;
         }
-        if sets_size && let Err(error) = core.nic.resize_srq(id, attr.max_wr) {
+        if sets_size && let Err(error) = core.nic.verbs().resize_srq(id, attr.max_wr) {
             // Both or none.
-            core.nic.set_srq_limit(id, before.limit)?;
+            core.nic.verbs().set_srq_limit(id, before.limit)?;
             return Err(error.into());
         }
         if sets_limit {
-            core.nic.set_srq_limit(id, attr.srq_limit)?;
+            core.nic.verbs().set_srq_limit(id, attr.srq_limit)?;
         }
         Ok(())
     }))
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     number(context.shared.enter().and_then(|mut core| {
         let known = core.srqs.get(handle).ok_or(Errno::INVALID)?;
         let (id, xrcd) = (known.id, known.xrcd);
-        core.nic.destroy_srq(id)?;
+        core.nic.verbs().destroy_srq(id)?;
         core.srqs.remove(handle);
         if let Some(xrcd) = xrcd {
             xrc::part(&mut core, xrcd);

@@ -50,7 +50,7 @@ impl Sockets {
         let mut hosts = Vec::new();
         for config in configs {
             let mut nic = Nic::open(config)?;
-            let pd = nic.create_pd()?;
+            let pd = nic.verbs().create_pd()?;
             hosts.push(Host { nic, pd, regions: Vec::new(), peers: Vec::new() });
         }
         let addresses: Vec<SocketAddr> = hosts.iter().map(|host| host.nic.local_addr()).collect();
@@ -118,7 +118,7 @@ impl Backend for Sockets {
 
     fn register(&mut self, host: usize, len: usize, access: Access) -> RegionId {
         let Host { nic, pd, regions, .. } = &mut self.hosts[host];
-        regions.push(Some(nic.register(*pd, len, access).expect("memory, and legal rights")));
+        regions.push(Some(nic.verbs().register(*pd, len, access).expect("memory, and legal rights")));
         RegionId(regions.len() - 1)
     }
 
@@ -135,63 +135,63 @@ impl Backend for Sockets {
     fn deregister(&mut self, host: usize, region: RegionId) {
         let Host { nic, regions, .. } = &mut self.hosts[host];
         if let Some(region) = regions[region.0].take() {
-            nic.deregister(region);
+            nic.verbs().deregister(region);
         }
     }
 
     fn register_part(&mut self, host: usize, region: RegionId, offset: usize, len: usize, access: Access) -> Key {
         let Host { nic, pd, regions, .. } = &mut self.hosts[host];
         let region = regions[region.0].as_ref().expect("a region that is still there");
-        nic.register_part(*pd, region, offset..offset + len, access).expect("legal rights")
+        nic.verbs().register_part(*pd, region, offset..offset + len, access).expect("legal rights")
     }
 
     fn deregister_part(&mut self, host: usize, key: Key) {
-        self.hosts[host].nic.deregister_part(key);
+        self.hosts[host].nic.verbs().deregister_part(key);
     }
 
     fn create_cq(&mut self, host: usize, capacity: u32) -> CqId {
-        self.hosts[host].nic.create_cq(capacity).expect("a legal size")
+        self.hosts[host].nic.verbs().create_cq(capacity).expect("a legal size")
     }
 
     fn create_srq(&mut self, host: usize, entries: u32, sges: u32) -> SrqId {
         let Host { nic, pd, .. } = &mut self.hosts[host];
-        nic.create_srq(*pd, entries, sges).expect("legal sizes")
+        nic.verbs().create_srq(*pd, entries, sges).expect("legal sizes")
     }
 
     fn create_namespace(&mut self, host: usize, config: &NamespaceConfig) -> NamespaceId {
-        self.hosts[host].nic.nvme().create_namespace(config).expect("a legal namespace")
+        self.hosts[host].nic.verbs().nvme().create_namespace(config).expect("a legal namespace")
     }
 
     fn create_qp(&mut self, host: usize, attributes: &QpAttributes) -> Qpn {
-        self.hosts[host].nic.create_qp(attributes).expect("legal attributes")
+        self.hosts[host].nic.verbs().create_qp(attributes).expect("legal attributes")
     }
 
     fn connect_qp(&mut self, host: usize, qpn: Qpn, to: usize, connection: &QpConnection, timing: &QpTiming) {
         let connection = QpConnection { peer: self.peer(host, to), ..*connection };
         let nic = &mut self.hosts[host].nic;
-        nic.modify_to_init(qpn).expect("from reset");
-        nic.modify_to_rtr(qpn, &connection).expect("legal attributes");
-        nic.modify_to_rts(qpn, timing).expect("legal attributes");
+        nic.verbs().modify_to_init(qpn).expect("from reset");
+        nic.verbs().modify_to_rtr(qpn, &connection).expect("legal attributes");
+        nic.verbs().modify_to_rts(qpn, timing).expect("legal attributes");
     }
 
     fn fail_qp(&mut self, host: usize, qpn: Qpn) {
-        self.hosts[host].nic.modify_to_error(qpn).expect("it exists");
+        self.hosts[host].nic.verbs().modify_to_error(qpn).expect("it exists");
     }
 
     fn reset_qp(&mut self, host: usize, qpn: Qpn) {
-        self.hosts[host].nic.modify_to_reset(qpn).expect("it exists");
+        self.hosts[host].nic.verbs().modify_to_reset(qpn).expect("it exists");
     }
 
     fn drain_qp(&mut self, host: usize, qpn: Qpn) {
-        self.hosts[host].nic.modify_to_sqd(qpn).expect("it was ready to send");
+        self.hosts[host].nic.verbs().modify_to_sqd(qpn).expect("it was ready to send");
     }
 
     fn resume_qp(&mut self, host: usize, qpn: Qpn, timing: &QpTiming) {
-        self.hosts[host].nic.modify_to_rts(qpn, timing).expect("it was drained");
+        self.hosts[host].nic.verbs().modify_to_rts(qpn, timing).expect("it was drained");
     }
 
     fn destroy_qp(&mut self, host: usize, qpn: Qpn) {
-        self.hosts[host].nic.destroy_qp(qpn).expect("it exists");
+        self.hosts[host].nic.verbs().destroy_qp(qpn).expect("it exists");
     }
 
     fn set_peer_limit(&mut self, host: usize, to: usize, packets: Option<u64>) {
@@ -200,23 +200,23 @@ impl Backend for Sockets {
     }
 
     fn post_send(&mut self, host: usize, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
-        self.hosts[host].nic.post_send(qpn, request)
+        self.hosts[host].nic.verbs().post_send(qpn, request)
     }
 
     fn post_recv(&mut self, host: usize, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        self.hosts[host].nic.post_recv(qpn, request)
+        self.hosts[host].nic.verbs().post_recv(qpn, request)
     }
 
     fn post_srq_recv(&mut self, host: usize, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        self.hosts[host].nic.post_srq_recv(srq, request)
+        self.hosts[host].nic.verbs().post_srq_recv(srq, request)
     }
 
     fn poll(&mut self, host: usize, cq: CqId) -> Option<Completion> {
-        self.hosts[host].nic.poll_cq_one(cq)
+        self.hosts[host].nic.verbs().poll_cq_one(cq)
     }
 
     fn event(&mut self, host: usize) -> Option<AsyncEvent> {
-        self.hosts[host].nic.poll_event()
+        self.hosts[host].nic.verbs().poll_event()
     }
 
     fn query(&self, host: usize, qpn: Qpn) -> Option<QpInfo> {

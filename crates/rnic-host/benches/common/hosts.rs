@@ -27,8 +27,11 @@ impl Host {
     pub fn open(name: &str, bytes: usize) -> Self {
         let config = NicConfig { name: name.to_owned(), ..NicConfig::shared() }.with_environment().expect("on or off");
         let mut nic = Nic::open(config).expect("a free port");
-        let (pd, cq) = (nic.create_pd().expect("a protection domain"), nic.create_cq(1_024).expect("a legal size"));
-        let region = nic.register(pd, bytes, Access::all()).expect("some memory");
+        let (pd, cq) = (
+            nic.verbs().create_pd().expect("a protection domain"),
+            nic.verbs().create_cq(1_024).expect("a legal size"),
+        );
+        let region = nic.verbs().register(pd, bytes, Access::all()).expect("some memory");
         let choice = TransportChoice::named("falcon", &[]).expect("a transport");
         let transport = Arc::new(Transport::new(choice.profile).expect("a whole profile"));
         Self { nic, cq, region, pd, transport }
@@ -51,8 +54,8 @@ impl Host {
             number: None,
             nvme: None,
         };
-        let qpn = self.nic.create_qp(&attributes).expect("a free number");
-        self.nic.modify_to_init(qpn).expect("a fresh queue pair");
+        let qpn = self.nic.verbs().create_qp(&attributes).expect("a free number");
+        self.nic.verbs().modify_to_init(qpn).expect("a fresh queue pair");
         qpn
     }
 
@@ -67,9 +70,9 @@ impl Host {
             min_rnr_timer: RnrTimer::at_least(Duration::from_us(100)),
             max_dest_rd_atomic: 16,
         };
-        self.nic.modify_to_rtr(qpn, &connection).expect("legal attributes");
+        self.nic.verbs().modify_to_rtr(qpn, &connection).expect("legal attributes");
         let timing = QpTiming { sq_psn: Psn::new(0), retry_count: 7, rnr_retry: None, max_rd_atomic: 16 };
-        self.nic.modify_to_rts(qpn, &timing).expect("legal attributes");
+        self.nic.verbs().modify_to_rts(qpn, &timing).expect("legal attributes");
     }
 
     /// Moves packets, or sleeps until there are some.

@@ -220,8 +220,8 @@ fn invited(nic: &mut Nic) -> ([UnixDatagram; 2], [u8; Words::BYTES]) {
 fn a_live_nic_survives_a_writer_of_noise_and_goes_on() {
     let mut nic = Nic::open(NicConfig::shared()).expect("a free port");
     nic.acquire_host("127.0.0.1".parse().expect("an address"), None).expect("loopback");
-    let pd = nic.create_pd().expect("a protection domain");
-    let cq = nic.create_cq(64).expect("legal");
+    let pd = nic.verbs().create_pd().expect("a protection domain");
+    let cq = nic.verbs().create_cq(64).expect("legal");
     let attributes = crate::TransportChoice::named("irn", &[]).map(|choice| rnic_engine::QpAttributes {
         service: rnic_engine::Service::ReliableConnection,
         pd,
@@ -237,7 +237,7 @@ fn a_live_nic_survives_a_writer_of_noise_and_goes_on() {
         number: None,
         nvme: None,
     });
-    let qpn = nic.create_qp(&attributes.expect("it exists")).expect("a free number").get();
+    let qpn = nic.verbs().create_qp(&attributes.expect("it exists")).expect("a free number").get();
     let ([_named, bell], words) = invited(&mut nic);
     let mut random = RandomStreams::new(5).stream("noise");
     for round in 0..20 {

@@ -9,13 +9,13 @@ use rnic_wire::gsi::{GsiPacket, MAD_LEN};
 use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Qpn};
 
-use super::Nic;
+use super::device::Device;
 use crate::credit::Ask;
 use crate::link::{Link, Ports};
 use crate::ports::is_port_of_nic;
 use crate::stats::RxDrop;
 
-impl Nic {
+impl Device {
     /// Sends the requests that are called for, and gives room back.
     #[cold]
     pub(super) fn heed_credits(&mut self, now: Time) {
@@ -29,6 +29,12 @@ impl Nic {
         }
         link.stats.credit_given_up = link.credits.given_up;
         self.settle_credits();
+    }
+
+    /// Repeats the requests that have not been answered in time.
+    #[cold]
+    pub(super) fn ask_again_for_credit(&mut self, now: Time) {
+        self.link.credits.tick(now, || self.secret.cookies.bits());
     }
 
     /// Gives room back.

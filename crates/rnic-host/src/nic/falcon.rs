@@ -1,59 +1,16 @@
 //! Falcon's packets between the engine and the wire, sockets or memory, both ways.
 
 use rnic_base::Time;
-use rnic_engine::{
-    Arrival, Departure, Engine, FalconArrival, FalconTransmit, MemoryFault, ModifyError, QpAttributes, QpConnection,
-    ResourceError, Service,
-};
+use rnic_engine::{Departure, Engine, FalconTransmit, MemoryFault};
 use rnic_wire::Qpn;
 use rnic_wire::falcon::psp;
 
-use super::Nic;
 use crate::bypass::{Kind, Taken};
-use crate::falcon::{Admitted, Falcon};
+use crate::falcon::Falcon;
 use crate::link::Link;
 use crate::link::batch::{Batch, Way};
-use crate::link::lane::Lane;
 use crate::marking::Marking;
-use crate::memory::{Arrived, Memory, Placement};
-use crate::stats::RxDrop;
-
-impl Nic {
-    /// Makes a queue pair in the engine; chooses its number if `attributes` does not say one.
-    pub(super) fn make_engine_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
-        let qpn = match attributes.number {
-            Some(_) => self.engine.create_qp(attributes)?,
-            None => self.make_numbered_qp(attributes)?,
-        };
-        self.falcon.add(qpn, &attributes.transport);
-        if attributes.service == Service::UnreliableDatagram {
-            // Nothing else wants to know, and each packet would tell.
-            self.link.lanes.iter_mut().for_each(Lane::tell_markings);
-        }
-        Ok(qpn)
-    }
-
-    /// Destroys a queue pair of the engine.
-    pub(super) fn destroy_engine_qp(&mut self, qpn: Qpn) -> Result<(), ResourceError> {
-        self.engine.destroy_qp(qpn)?;
-        self.falcon.remove(qpn);
-        self.leave_ring(qpn);
-        self.link.hellos.gone(qpn);
-        Ok(())
-    }
-
-    /// Connects a queue pair of the engine.
-    pub(super) fn connect_engine_qp(&mut self, qpn: Qpn, connection: &QpConnection) -> Result<(), ModifyError> {
-        self.engine.modify_to_rtr(qpn, connection)?;
-        self.join_ring(qpn, connection);
-        if let Some(peer) = self.link.peers.look_up(connection.peer) {
-            self.falcon.connect(qpn, connection, &peer.addresses);
-        }
-        self.greet(qpn, connection);
-        self.watch_life();
-        Ok(())
-    }
-}
+use crate::memory::Memory;
 
 /// What packets are made from.
 pub(super) struct Out<'a, 'slab> {
@@ -212,25 +169,4 @@ fn write_whole(
 ) -> Result<(), MemoryFault> {
     bytes.resize(len as usize, 0);
     falcon.write(now, transmit, engine.segments(), memory, bytes)
-}
-
-/// Hands in a packet that has been let in, whose payload is among `bytes`, or counts why it was not.
-#[inline]
-pub(super) fn hand_in(
-    engine: &mut Engine,
-    memory: &mut Memory,
-    link: &mut Link,
-    falcon: &mut Falcon,
-    now: Time,
-    admitted: Result<Admitted, RxDrop>,
-    bytes: Arrived<'_>,
-) {
-    let Admitted { packet, payload, peer, label } = match admitted {
-        Ok(admitted) => admitted,
-        Err(reason) => return link.stats.drop_datagram(reason),
-    };
-    let mut dma = Placement { memory, grh: None, payload: bytes.slice(payload), kept: Some(&mut falcon.kept) };
-    let arrival = FalconArrival { packet: &packet, peer, label, congested: false, hops: 0, csig: None };
-    // The engine counts what became of it.
-    let _ = engine.receive(now, Arrival::Falcon(arrival), &mut dma);
 }

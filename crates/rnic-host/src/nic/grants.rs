@@ -7,19 +7,20 @@ use rnic_engine::{
 };
 use rnic_wire::Qpn;
 
-use super::{Nic, NicError};
+use super::verbs::Verbs;
+use crate::error::NicError;
 use crate::memory::{EVERYTHING, Memory, Region};
 
-impl Nic {
+impl Verbs<'_> {
     /// Registers all memory that the process has or will have, each byte under its own address.
     ///
     /// # Errors
     /// When the rights make no sense or there are too many regions.
     ///
     /// # Safety
-    /// What [`Nic::register_raw`] demands is true of every range that a request or a peer names by this key.
+    /// What [`Verbs::register_raw`] demands is true of every range that a request or a peer names by this key.
     pub unsafe fn register_everything(&mut self, pd: PdId, access: Access) -> Result<Region, NicError> {
-        let slot = self.memory.everything();
+        let slot = self.device.memory.everything();
         let (addr, len) = (EVERYTHING.start, EVERYTHING.end - EVERYTHING.start);
         let key = self.register_in_engine(MemoryRegion { pd, addr, len, local: Memory::local(slot), access })?;
         Ok(Region { slot, key, addr, len: len as usize })
@@ -29,8 +30,8 @@ impl Nic {
     pub(super) fn register_in_engine(&mut self, region: MemoryRegion) -> Result<Key, MemoryError> {
         loop {
             // One that is taken is drawn again: with a million regions one in 4096 is.
-            let key = Key(self.secret.keys.bits() as u32);
-            match self.engine.objects_mut().register_as(key, region) {
+            let key = Key(self.device.secret.keys.bits() as u32);
+            match self.device.engine.objects_mut().register_as(key, region) {
                 Err(MemoryError::KeyTaken(_)) => {}
                 made => return made,
             }
@@ -43,8 +44,8 @@ impl Nic {
     /// When the protection domain does not exist or there are too many.
     pub fn allocate_window(&mut self, pd: PdId, kind: WindowKind) -> Result<Key, MemoryError> {
         loop {
-            let key = Key(self.secret.keys.bits() as u32);
-            match self.engine.objects_mut().allocate_window_as(key, pd, kind) {
+            let key = Key(self.device.secret.keys.bits() as u32);
+            match self.device.engine.objects_mut().allocate_window_as(key, pd, kind) {
                 Err(MemoryError::KeyTaken(_)) => {}
                 made => return made,
             }
@@ -56,7 +57,7 @@ impl Nic {
     /// # Errors
     /// When there is none.
     pub fn free_window(&mut self, key: Key) -> Result<(), MemoryError> {
-        self.engine.objects_mut().free_window(key)
+        self.device.engine.objects_mut().free_window(key)
     }
 
     /// See [`rnic_engine::Objects::create_shared_srq`].
@@ -70,7 +71,7 @@ impl Nic {
         max_wr: u32,
         max_sge: u32,
     ) -> Result<SrqId, ResourceError> {
-        self.engine.objects_mut().create_shared_srq(pd, in_domain, max_wr, max_sge)
+        self.device.engine.objects_mut().create_shared_srq(pd, in_domain, max_wr, max_sge)
     }
 
     /// See [`rnic_engine::Engine::make_target`].
@@ -78,20 +79,15 @@ impl Nic {
     /// # Errors
     /// When the queue pair cannot be one.
     pub fn make_target(&mut self, qpn: Qpn, domain: u32) -> Result<(), ModifyError> {
-        self.engine.make_target(qpn, domain)
+        self.device.engine.make_target(qpn, domain)
     }
 
     /// See [`rnic_engine::Engine::post_send_shared`].
     ///
     /// # Errors
-    /// As [`Nic::post_send`].
+    /// As [`Verbs::post_send`].
     pub fn post_send_shared(&mut self, qpn: Qpn, request: &SendRequest<'_>, srqn: u32) -> Result<(), PostError> {
-        self.has_posts = true;
-        self.engine.post_send_shared(qpn, request, srqn)
-    }
-
-    /// Returns whether memory windows are bound to a region.
-    pub fn has_windows(&self, region: &Region) -> bool {
-        self.engine.objects().has_windows(region.key)
+        self.device.has_posts = true;
+        self.device.engine.post_send_shared(qpn, request, srqn)
     }
 }

@@ -5,15 +5,15 @@ use rnic_engine::{PeerId, QpConnection, Service};
 use rnic_wire::Qpn;
 use rnic_wire::hello::{Hello, Terms, TransportName};
 
-use super::Nic;
 use super::credit::send_mad;
+use super::device::Device;
 use crate::cm::falcon_word;
 use crate::hello::{Differs, Letter};
 use crate::link::{Link, Ports};
 use crate::notice::Notice;
 use crate::stats::RxDrop;
 
-impl Nic {
+impl Device {
     /// Queue pair `qpn` has been connected by a program that knows the far end's number and nothing else of it.
     pub(super) fn greet(&mut self, qpn: Qpn, connection: &QpConnection) {
         // Others agree by the connection manager, or are no NICs of ours.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use rnic_base::Time;
-use rnic_engine::{Arrival, Engine, PeerId, RxMeta};
+use rnic_engine::{Arrival, Engine, FalconArrival, PeerId, RxMeta};
 use rnic_wire::credit::Credit;
 use rnic_wire::header::bth;
 use rnic_wire::hello::Hello;
@@ -11,13 +11,15 @@ use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, IcrcPrefix, Qpn, cm, codec, gsi};
 
 use super::credit::take_in_credit;
+use super::device::Device;
 use super::hello::take_in_hello;
-use super::{Nic, falcon, liveness};
 use crate::bypass::{Broken, Incoming, Record};
+use crate::clock::Clock;
 use crate::cm::{GsiNews, Manager, gsi_way};
-use crate::falcon::Falcon;
+use crate::falcon::{Admitted, Falcon};
 use crate::grh::grh;
 use crate::link::{Link, Ports};
+use crate::liveness;
 use crate::marking::Marking;
 use crate::memory::{Arrived, Memory, Placement};
 use crate::ports::port_of;
@@ -35,21 +37,19 @@ impl Receiver {
     pub(crate) fn new() -> Self {
         Self { batch: ReceiveBatch::new(BUFFERS), wanted: 1 }
     }
-}
 
-impl Nic {
     /// Takes in what has arrived, up to a budget; answers whether there was anything.
     ///
     /// After a long train more is likely to be there, and one acknowledgement will do for all of it. After little the
     /// program comes first: it may wait for just this.
-    pub(super) fn receive_while_busy(&mut self, now: Time) -> bool {
-        self.memory.look_after(now);
+    pub(super) fn receive_while_busy(&mut self, now: Time, device: &mut Device, cm: &mut Manager) -> bool {
+        device.memory.look_after(now);
         let mut any = false;
         for _ in 0..RECEIVE_CALLS {
-            let before = self.link.stats.bytes_received;
-            let received = self.receive(now);
+            let before = device.link.stats.bytes_received;
+            let received = self.receive(now, device, cm);
             any |= received;
-            if !received || self.link.stats.bytes_received - before < LONG_TRAIN_BYTES {
+            if !received || device.link.stats.bytes_received - before < LONG_TRAIN_BYTES {
                 break;
             }
         }
@@ -57,14 +57,15 @@ impl Nic {
     }
 
     /// Takes in a batch of datagrams of every socket; answers whether there were any.
-    fn receive(&mut self, now: Time) -> bool {
-        let mut any = self.receive_by_memory(now);
-        let lanes = self.link.lanes.len();
-        let is_only = lanes == 1 && self.link.bypass.as_ref().is_none_or(|bypass| !bypass.is_used());
+    fn receive(&mut self, now: Time, device: &mut Device, cm: &mut Manager) -> bool {
+        let mut any = self.receive_by_memory(now, device, cm);
+        let link = &device.link;
+        let lanes = link.lanes.len();
+        let is_only = lanes == 1 && link.bypass.as_ref().is_none_or(|bypass| !bypass.is_used());
         for lane in 0..lanes {
-            if self.link.lanes[lane].is_due(is_only) {
-                let received = self.receive_lane(now, lane);
-                self.link.lanes[lane].note(received);
+            if device.link.lanes[lane].is_due(is_only) {
+                let received = self.receive_lane(now, lane, device, cm);
+                device.link.lanes[lane].note(received);
                 any |= received;
             }
         }
@@ -72,11 +73,11 @@ impl Nic {
     }
 
     /// Takes in what other NICs of this machine have put into memory; answers whether there was anything.
-    fn receive_by_memory(&mut self, now: Time) -> bool {
-        if self.link.bypass.as_ref().is_none_or(|bypass| !bypass.is_used()) {
+    fn receive_by_memory(&mut self, now: Time, device: &mut Device, cm: &mut Manager) -> bool {
+        if device.link.bypass.as_ref().is_none_or(|bypass| !bypass.is_used()) {
             return false;
         }
-        let Some(mut bypass) = self.link.bypass.take() else { return false };
+        let Some(mut bypass) = device.link.bypass.take() else { return false };
         let mut any = false;
         bypass.incoming.retain_mut(|incoming| {
             if incoming.consumer.is_empty() {
@@ -85,21 +86,70 @@ impl Nic {
             any = true;
             if incoming.is_fresh {
                 incoming.is_fresh = false;
-                let lanes = self.link.lanes.len();
-                (0..FRESH_LOOKS).all(|_| (0..lanes).fold(false, |any, lane| self.receive_lane(now, lane) | any));
+                let lanes = device.link.lanes.len();
+                let mut look = || (0..lanes).fold(false, |any, lane| self.receive_lane(now, lane, device, cm) | any);
+                (0..FRESH_LOOKS).all(|_| look());
             }
-            let read = self.read_ring(now, incoming);
-            self.link.stats.bypass_broken += u64::from(read.is_err());
+            let read = Arrivals::of(device, cm).read_ring(now, incoming);
+            device.link.stats.bypass_broken += u64::from(read.is_err());
             read.is_ok()
         });
-        self.link.bypass = Some(bypass);
+        device.link.bypass = Some(bypass);
         any
     }
 
+    fn receive_lane(&mut self, now: Time, lane: usize, device: &mut Device, cm: &mut Manager) -> bool {
+        let mut any = false;
+        for receiver in 0..device.link.lanes[lane].receivers().count() {
+            let Some(socket) = device.link.lanes[lane].receivers().nth(receiver) else { break };
+            match socket.receive(&mut self.batch, self.wanted) {
+                Ok(0) => {
+                    // Asking for one is cheapest, and most often one comes after none.
+                    self.wanted = 1;
+                }
+                Ok(count) => {
+                    if count == self.wanted {
+                        self.wanted = (self.wanted * 2).min(BUFFERS);
+                    }
+                    let bound = socket.local_addr();
+                    Arrivals::of(device, cm).take_in(now, bound, &mut self.batch);
+                    any = true;
+                }
+                Err(_) => {
+                    // About something that was sent. Now that the kernel has said so, receiving goes on.
+                    device.link.has_late_errors = true;
+                    any = true;
+                }
+            }
+        }
+        any
+    }
+}
+
+/// Where datagrams go that have come in.
+struct Arrivals<'a> {
+    engine: &'a mut Engine,
+    memory: &'a mut Memory,
+    link: &'a mut Link,
+    falcon: &'a mut Falcon,
+    cm: &'a mut Manager,
+    clock: &'a Clock,
+}
+
+impl<'a> Arrivals<'a> {
+    #[inline]
+    fn of(device: &'a mut Device, cm: &'a mut Manager) -> Self {
+        let Device { engine, memory, link, falcon, clock, .. } = device;
+        Self { engine, memory, link, falcon, cm, clock }
+    }
+
+    /// Takes in what a ring holds, up to a budget.
+    ///
+    /// # Errors
+    /// When what the ring says of itself makes no sense.
     fn read_ring(&mut self, now: Time, incoming: &mut Incoming) -> Result<(), Broken> {
-        let Self { engine, memory, link, cm, falcon, clock, .. } = self;
         let Incoming { consumer, source, local, .. } = incoming;
-        let local = SocketAddr::new(*local, link.local_addr().port());
+        let local = SocketAddr::new(*local, self.link.local_addr().port());
         // When Falcon's packets have come that are there by now: its sender and we compare clocks.
         let mut came = None;
         for _ in 0..RECORDS_AT_ONCE {
@@ -107,26 +157,26 @@ impl Nic {
                 came = None;
             }
             let Some(record) = consumer.next()? else { break };
-            let peer = link.peers.find(link.peer_at(*source), local.ip());
-            let peer = peer.filter(|peer| link.peers.get(*peer).is_local);
+            let peer = self.link.peers.find(self.link.peer_at(*source), local.ip());
+            let peer = peer.filter(|peer| self.link.peers.get(*peer).is_local);
             let way = Way { source: *source, local, peer, congested: false, marking: record.kind.marking };
-            link.stats.bypass_bytes_received += record.bytes.len() as u64;
-            if record.kind.is_sealed || link.capture.is_some() {
+            self.link.stats.bypass_bytes_received += record.bytes.len() as u64;
+            if record.kind.is_sealed || self.link.capture.is_some() {
                 let mut bytes = as_datagram(&record, &way);
                 if crate::falcon::is_falcon(&bytes) {
-                    let now = *came.get_or_insert_with(|| clock.now());
-                    take_in_falcon(engine, memory, link, falcon, now, &way, &mut bytes);
+                    let now = *came.get_or_insert_with(|| self.clock.now());
+                    self.take_in_falcon(now, &way, &mut bytes);
                 } else {
-                    take_in_datagram(engine, memory, link, cm, now, &way, &bytes);
+                    self.take_in_datagram(now, &way, &bytes);
                 }
             } else if crate::falcon::is_falcon(record.bytes.copy_front(&mut [0])) {
-                let now = *came.get_or_insert_with(|| clock.now());
-                let admitted = falcon.admit_in_clear(source.ip(), record.bytes);
-                falcon::hand_in(engine, memory, link, falcon, now, admitted, record.bytes);
+                let now = *came.get_or_insert_with(|| self.clock.now());
+                let admitted = self.falcon.admit_in_clear(source.ip(), record.bytes);
+                self.hand_in(now, admitted, record.bytes);
             } else {
-                take_in_record(engine, memory, link, now, &way, record.bytes);
+                self.take_in_record(now, &way, record.bytes);
             }
-            link.stats.bypass_received += 1;
+            self.link.stats.bypass_received += 1;
             if consumer.unreleased() >= RELEASE_BYTES {
                 consumer.release();
             }
@@ -135,65 +185,198 @@ impl Nic {
         Ok(())
     }
 
-    fn receive_lane(&mut self, now: Time, lane: usize) -> bool {
-        let mut any = false;
-        for receiver in 0..self.link.lanes[lane].receivers().count() {
-            let Self { rx, link, .. } = self;
-            let Some(socket) = link.lanes[lane].receivers().nth(receiver) else { break };
-            match socket.receive(&mut rx.batch, rx.wanted) {
-                Ok(0) => {
-                    // Asking for one is cheapest, and most often one comes after none.
-                    rx.wanted = 1;
-                }
-                Ok(count) => {
-                    if count == rx.wanted {
-                        rx.wanted = (rx.wanted * 2).min(BUFFERS);
-                    }
-                    let bound = socket.local_addr();
-                    self.take_in(now, bound);
-                    any = true;
-                }
-                Err(_) => {
-                    // About something that was sent. Now that the kernel has said so, receiving goes on.
-                    link.has_late_errors = true;
-                    any = true;
-                }
-            }
-        }
-        any
-    }
-
-    fn take_in(&mut self, now: Time, bound: SocketAddr) {
-        let Self { rx, engine, memory, link, cm, falcon, clock, .. } = self;
-        link.stats.receive_calls += 1;
-        for (incoming, bytes) in rx.batch.iter_mut() {
-            link.stats.bytes_received += bytes.len() as u64;
+    /// Takes in a batch of trains that have come to `bound`.
+    fn take_in(&mut self, now: Time, bound: SocketAddr, batch: &mut ReceiveBatch) {
+        self.link.stats.receive_calls += 1;
+        for (incoming, bytes) in batch.iter_mut() {
+            self.link.stats.bytes_received += bytes.len() as u64;
             let local = SocketAddr::new(incoming.local.unwrap_or(bound.ip()), bound.port());
             if incoming.truncated {
-                link.stats.datagrams_received += 1;
-                link.stats.drop_datagram(RxDrop::Truncated);
+                self.link.stats.datagrams_received += 1;
+                self.link.stats.drop_datagram(RxDrop::Truncated);
                 continue;
             }
-            let peer = link.peers.find(link.peer_at(incoming.source), local.ip());
+            let peer = self.link.peers.find(self.link.peer_at(incoming.source), local.ip());
             let (congested, marking) = (incoming.congested, incoming.marking);
             let way = Way { source: incoming.source, local, peer, congested, marking };
             if bytes.is_empty() {
-                link.stats.datagrams_received += 1;
-                take_in_datagram(engine, memory, link, cm, now, &way, bytes);
+                self.link.stats.datagrams_received += 1;
+                self.take_in_datagram(now, &way, bytes);
             }
             // When a datagram of Falcon has come, as near as can be: its sender and we compare clocks.
             let mut came = None;
             // Each by itself: senders and the kernel make trains of whatever goes the same way.
             for datagram in bytes.chunks_mut(incoming.segment.max(1)) {
-                link.stats.datagrams_received += 1;
+                self.link.stats.datagrams_received += 1;
                 if crate::falcon::is_falcon(datagram) {
-                    let now = *came.get_or_insert_with(|| clock.now());
-                    take_in_falcon(engine, memory, link, falcon, now, &way, datagram);
+                    let now = *came.get_or_insert_with(|| self.clock.now());
+                    self.take_in_falcon(now, &way, datagram);
                 } else {
-                    take_in_datagram(engine, memory, link, cm, now, &way, datagram);
+                    self.take_in_datagram(now, &way, datagram);
                 }
             }
         }
+    }
+
+    #[inline]
+    fn take_in_datagram(&mut self, now: Time, way: &Way, datagram: &[u8]) {
+        if self.link.capture.is_some()
+            && let Ok(addresses) = Addresses::new(way.source, way.local)
+        {
+            self.link.capture_marked(now, &addresses, datagram, way.marking);
+        }
+        if gsi::is_gsi(datagram) {
+            return self.take_in_message(now, way, datagram);
+        }
+        let decoded = match codec::decode(datagram) {
+            Ok(decoded) => decoded,
+            Err(error) => return self.link.stats.drop_malformed(error),
+        };
+        if liveness::is_probe(&decoded.packet) && may_probe(self.link.ports, way.source.port()) {
+            // It has done its work by not being refused.
+            self.link.stats.probes_received += 1;
+            return;
+        }
+        if decoded.format == Format::UnreliableDatagram {
+            return self.take_in_unconnected(now, way, datagram, &decoded);
+        }
+        let Some(peer) = way.peer else { return self.link.stats.drop_datagram(RxDrop::UnknownPeer) };
+        let prefix =
+            self.link.peers.get_mut(peer).received_prefix(datagram.len() as u32, way.source.port(), || way.addresses());
+        if !self.link.is_whole(now, way.source.ip(), prefix, datagram) {
+            return self.link.stats.drop_datagram(RxDrop::Icrc);
+        }
+        if self.link.ports == Ports::OfQueuePair
+            && way.source.port() != UDP_PORT
+            && !is_from_its_port(self.engine, decoded.packet.dest_qpn, way.source.port())
+        {
+            return self.link.stats.drop_datagram(RxDrop::ForeignPort);
+        }
+        let mut dma =
+            Placement { memory: self.memory, grh: None, payload: datagram[decoded.payload].into(), kept: None };
+        let meta = RxMeta { peer, congested: way.congested };
+        // The engine counts what became of it.
+        let _ = self.engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
+    }
+
+    /// A datagram of Falcon.
+    #[inline]
+    fn take_in_falcon(&mut self, now: Time, way: &Way, datagram: &mut [u8]) {
+        if self.link.capture.is_some()
+            && let Ok(addresses) = Addresses::new(way.source, way.local)
+        {
+            self.link.capture(now, &addresses, datagram);
+        }
+        let admitted = self.falcon.admit(way.source.ip(), datagram);
+        self.hand_in(now, admitted, (&*datagram).into());
+    }
+
+    /// A packet that came through memory. Its bytes may change while we look: its headers are copied out first.
+    #[inline]
+    fn take_in_record(&mut self, now: Time, way: &Way, bytes: Arrived<'_>) {
+        let mut front = [0; HEADERS_MAX];
+        let front = bytes.copy_front(&mut front);
+        if gsi::is_gsi(front) {
+            return self.link.stats.drop_datagram(RxDrop::Management);
+        }
+        // As if its ICRC followed.
+        let len = bytes.len() + ICRC_LEN;
+        let decoded = match codec::decode_front(front, len) {
+            Ok(decoded) => decoded,
+            Err(error) => return self.link.stats.drop_malformed(error),
+        };
+        let is_datagram = decoded.format == Format::UnreliableDatagram;
+        if way.peer.is_none() && !is_datagram {
+            return self.link.stats.drop_datagram(RxDrop::UnknownPeer);
+        }
+        let grh = is_datagram.then(|| grh(&way.addresses(), way.marking, len as u32));
+        let mut dma =
+            Placement { memory: self.memory, grh: grh.as_ref(), payload: bytes.slice(decoded.payload), kept: None };
+        let meta = RxMeta { peer: way.peer.unwrap_or(STRANGER), congested: false };
+        // The engine counts what became of it.
+        let _ = self.engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
+    }
+
+    /// A datagram of [`Format::UnreliableDatagram`]: whoever knows the queue key may send one, from anywhere.
+    fn take_in_unconnected(&mut self, now: Time, way: &Way, datagram: &[u8], decoded: &codec::Decoded) {
+        let (len, addresses) = (datagram.len() as u32, way.addresses());
+        let prefix = match way.peer {
+            Some(peer) => self.link.peers.get_mut(peer).received_prefix(len, way.source.port(), || addresses),
+            None => IcrcPrefix::new(&addresses, len),
+        };
+        if !self.link.is_whole(now, way.source.ip(), prefix, datagram) {
+            return self.link.stats.drop_datagram(RxDrop::Icrc);
+        }
+        let grh = grh(&addresses, way.marking, len);
+        let mut dma = Placement {
+            memory: self.memory,
+            grh: Some(&grh),
+            payload: datagram[decoded.payload.clone()].into(),
+            kept: None,
+        };
+        let meta = RxMeta { peer: way.peer.unwrap_or(STRANGER), congested: false };
+        // The engine counts what became of it.
+        let _ = self.engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
+    }
+
+    /// A datagram for queue pair 1: connection management, credit, a hello, or nonsense.
+    #[cold]
+    fn take_in_message(&mut self, now: Time, way: &Way, datagram: &[u8]) {
+        let Ok(addresses) = Addresses::new(way.source, way.local) else {
+            return self.link.stats.drop_datagram(RxDrop::UnknownPeer);
+        };
+        let packet = match gsi::decode(datagram) {
+            Ok(packet) => packet,
+            Err(_) if self.link.ports != Ports::OfPeer => return self.link.stats.drop_datagram(RxDrop::Management),
+            Err(error) => return self.link.stats.drop_malformed(error),
+        };
+        let prefix = IcrcPrefix::new(&addresses, datagram.len() as u32);
+        if !self.link.is_whole(now, way.source.ip(), prefix, datagram) {
+            return self.link.stats.drop_datagram(RxDrop::Icrc);
+        }
+        if let Some(message) = Credit::parse(packet.mad) {
+            return take_in_credit(self.link, now, way.peer, &addresses, message);
+        }
+        if let Some(message) = Hello::parse(packet.mad) {
+            return take_in_hello(self.link, now, way.peer, &message);
+        }
+        if self.link.ports == Ports::OfQueuePair {
+            return self.link.stats.drop_datagram(RxDrop::Management);
+        }
+        let mad = match cm::parse(packet.mad) {
+            Ok(mad) => mad,
+            Err(error) => return self.link.stats.drop_management(error),
+        };
+        match &self.link.gsi {
+            None => self.cm.receive(now, &addresses, mad),
+            Some(gsi) if gsi.is_managed() => {
+                // Peers hear on 4791, whatever port they send from.
+                if !gsi.push(GsiNews::Message(gsi_way(&addresses), Box::new(mad))) {
+                    self.link.stats.drop_datagram(RxDrop::Management);
+                }
+                return;
+            }
+            Some(_) => self.cm.receive(now, &gsi_way(&addresses), mad),
+        }
+        self.link.stats.cm_strays = self.cm.strays;
+    }
+
+    /// Hands in a packet that has been let in, whose payload is among `bytes`, or counts why it was not.
+    #[inline]
+    fn hand_in(&mut self, now: Time, admitted: Result<Admitted, RxDrop>, bytes: Arrived<'_>) {
+        let Admitted { packet, payload, peer, label } = match admitted {
+            Ok(admitted) => admitted,
+            Err(reason) => return self.link.stats.drop_datagram(reason),
+        };
+        let mut dma = Placement {
+            memory: self.memory,
+            grh: None,
+            payload: bytes.slice(payload),
+            kept: Some(&mut self.falcon.kept),
+        };
+        let arrival = FalconArrival { packet: &packet, peer, label, congested: false, hops: 0, csig: None };
+        // The engine counts what became of it.
+        let _ = self.engine.receive(now, Arrival::Falcon(arrival), &mut dma);
     }
 }
 
@@ -229,73 +412,6 @@ fn is_from_its_port(engine: &Engine, qpn: Qpn, port: u16) -> bool {
     engine.query_qp(qpn).is_none_or(|info| port_of(info.dest_qpn) == port)
 }
 
-#[inline]
-fn take_in_datagram(
-    engine: &mut Engine,
-    memory: &mut Memory,
-    link: &mut Link,
-    cm: &mut Manager,
-    now: Time,
-    way: &Way,
-    datagram: &[u8],
-) {
-    if link.capture.is_some()
-        && let Ok(addresses) = Addresses::new(way.source, way.local)
-    {
-        link.capture_marked(now, &addresses, datagram, way.marking);
-    }
-    if gsi::is_gsi(datagram) {
-        return take_in_message(link, cm, now, way, datagram);
-    }
-    let decoded = match codec::decode(datagram) {
-        Ok(decoded) => decoded,
-        Err(error) => return link.stats.drop_malformed(error),
-    };
-    if liveness::is_probe(&decoded.packet) && may_probe(link.ports, way.source.port()) {
-        // It has done its work by not being refused.
-        link.stats.probes_received += 1;
-        return;
-    }
-    if decoded.format == Format::UnreliableDatagram {
-        return take_in_stranger(engine, memory, link, now, way, datagram, &decoded);
-    }
-    let Some(peer) = way.peer else { return link.stats.drop_datagram(RxDrop::UnknownPeer) };
-    let prefix = link.peers.get_mut(peer).received_prefix(datagram.len() as u32, way.source.port(), || way.addresses());
-    if !link.is_whole(now, way.source.ip(), prefix, datagram) {
-        return link.stats.drop_datagram(RxDrop::Icrc);
-    }
-    if link.ports == Ports::OfQueuePair
-        && way.source.port() != UDP_PORT
-        && !is_from_its_port(engine, decoded.packet.dest_qpn, way.source.port())
-    {
-        return link.stats.drop_datagram(RxDrop::ForeignPort);
-    }
-    let mut dma = Placement { memory, grh: None, payload: datagram[decoded.payload].into(), kept: None };
-    let meta = RxMeta { peer, congested: way.congested };
-    // The engine counts what became of it.
-    let _ = engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
-}
-
-/// A datagram of Falcon.
-#[inline]
-fn take_in_falcon(
-    engine: &mut Engine,
-    memory: &mut Memory,
-    link: &mut Link,
-    falcon: &mut Falcon,
-    now: Time,
-    way: &Way,
-    datagram: &mut [u8],
-) {
-    if link.capture.is_some()
-        && let Ok(addresses) = Addresses::new(way.source, way.local)
-    {
-        link.capture(now, &addresses, datagram);
-    }
-    let admitted = falcon.admit(way.source.ip(), datagram);
-    falcon::hand_in(engine, memory, link, falcon, now, admitted, (&*datagram).into());
-}
-
 /// What a record would be on the UDP wire.
 #[cold]
 fn as_datagram(record: &Record<'_>, way: &Way) -> Vec<u8> {
@@ -313,101 +429,9 @@ fn as_datagram(record: &Record<'_>, way: &Way) -> Vec<u8> {
     bytes
 }
 
-/// A packet that came through memory. Its bytes may change while we look: its headers are copied out first.
-#[inline]
-fn take_in_record(engine: &mut Engine, memory: &mut Memory, link: &mut Link, now: Time, way: &Way, bytes: Arrived<'_>) {
-    let mut front = [0; HEADERS_MAX];
-    let front = bytes.copy_front(&mut front);
-    if gsi::is_gsi(front) {
-        return link.stats.drop_datagram(RxDrop::Management);
-    }
-    // As if its ICRC followed.
-    let len = bytes.len() + ICRC_LEN;
-    let decoded = match codec::decode_front(front, len) {
-        Ok(decoded) => decoded,
-        Err(error) => return link.stats.drop_malformed(error),
-    };
-    let is_datagram = decoded.format == Format::UnreliableDatagram;
-    if way.peer.is_none() && !is_datagram {
-        return link.stats.drop_datagram(RxDrop::UnknownPeer);
-    }
-    let grh = is_datagram.then(|| grh(&way.addresses(), way.marking, len as u32));
-    let mut dma = Placement { memory, grh: grh.as_ref(), payload: bytes.slice(decoded.payload), kept: None };
-    let meta = RxMeta { peer: way.peer.unwrap_or(STRANGER), congested: false };
-    // The engine counts what became of it.
-    let _ = engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
-}
-
-/// A datagram of [`Format::UnreliableDatagram`]: whoever knows the queue key may send one, from anywhere.
-fn take_in_stranger(
-    engine: &mut Engine,
-    memory: &mut Memory,
-    link: &mut Link,
-    now: Time,
-    way: &Way,
-    datagram: &[u8],
-    decoded: &codec::Decoded,
-) {
-    let (len, addresses) = (datagram.len() as u32, way.addresses());
-    let prefix = match way.peer {
-        Some(peer) => link.peers.get_mut(peer).received_prefix(len, way.source.port(), || addresses),
-        None => IcrcPrefix::new(&addresses, len),
-    };
-    if !link.is_whole(now, way.source.ip(), prefix, datagram) {
-        return link.stats.drop_datagram(RxDrop::Icrc);
-    }
-    let grh = grh(&addresses, way.marking, len);
-    let mut dma = Placement { memory, grh: Some(&grh), payload: datagram[decoded.payload.clone()].into(), kept: None };
-    let meta = RxMeta { peer: way.peer.unwrap_or(STRANGER), congested: false };
-    // The engine counts what became of it.
-    let _ = engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
-}
-
 /// No peer: nothing is sent there. Not the engine's own word for nobody either, which is the largest number: a queue
 /// pair for datagrams would take it for its peer.
 const STRANGER: PeerId = PeerId(u32::MAX - 1);
-
-/// A datagram for queue pair 1: connection management, credit, a hello, or nonsense.
-#[cold]
-fn take_in_message(link: &mut Link, cm: &mut Manager, now: Time, way: &Way, datagram: &[u8]) {
-    let Ok(addresses) = Addresses::new(way.source, way.local) else {
-        return link.stats.drop_datagram(RxDrop::UnknownPeer);
-    };
-    let packet = match gsi::decode(datagram) {
-        Ok(packet) => packet,
-        Err(_) if link.ports != Ports::OfPeer => return link.stats.drop_datagram(RxDrop::Management),
-        Err(error) => return link.stats.drop_malformed(error),
-    };
-    let prefix = IcrcPrefix::new(&addresses, datagram.len() as u32);
-    if !link.is_whole(now, way.source.ip(), prefix, datagram) {
-        return link.stats.drop_datagram(RxDrop::Icrc);
-    }
-    if let Some(message) = Credit::parse(packet.mad) {
-        return take_in_credit(link, now, way.peer, &addresses, message);
-    }
-    if let Some(message) = Hello::parse(packet.mad) {
-        return take_in_hello(link, now, way.peer, &message);
-    }
-    if link.ports == Ports::OfQueuePair {
-        return link.stats.drop_datagram(RxDrop::Management);
-    }
-    let mad = match cm::parse(packet.mad) {
-        Ok(mad) => mad,
-        Err(error) => return link.stats.drop_management(error),
-    };
-    match &link.gsi {
-        None => cm.receive(now, &addresses, mad),
-        Some(gsi) if gsi.is_managed() => {
-            // Peers hear on 4791, whatever port they send from.
-            if !gsi.push(GsiNews::Message(gsi_way(&addresses), Box::new(mad))) {
-                link.stats.drop_datagram(RxDrop::Management);
-            }
-            return;
-        }
-        Some(_) => cm.receive(now, &gsi_way(&addresses), mad),
-    }
-    link.stats.cm_strays = cm.strays;
-}
 
 /// Packets of one ring that one call takes in: acknowledgements wait for it.
 const RECORDS_AT_ONCE: u32 = 64;

@@ -5,25 +5,29 @@ use std::ptr::NonNull;
 
 use rnic_engine::{Access, Key, MemoryRegion, PdId};
 
-use super::{Nic, NicError};
+use super::verbs::Verbs;
+use crate::error::NicError;
 use crate::memory::{Memory, REGION_BYTES_MAX, Region};
 
-impl Nic {
+impl Verbs<'_> {
     /// Makes a buffer of zeros that begins on a page, and registers it.
     ///
     /// # Errors
     /// When there is no memory, or the rights make no sense.
     pub fn register(&mut self, pd: PdId, len: usize, access: Access) -> Result<Region, NicError> {
-        let slot =
-            self.memory.allocate(len).map_err(|error| NicError::Memory { bytes: len, reason: error.to_string() })?;
-        let addr = self.memory.address(slot);
+        let slot = self
+            .device
+            .memory
+            .allocate(len)
+            .map_err(|error| NicError::Memory { bytes: len, reason: error.to_string() })?;
+        let addr = self.device.memory.address(slot);
         self.register_slot(pd, slot, addr, len, access)
     }
 
     /// Registers memory that belongs to somebody else, under the virtual address `addr`.
     ///
     /// # Errors
-    /// As [`Nic::register`].
+    /// As [`Verbs::register`].
     ///
     /// # Safety
     /// From here until the region is deregistered or the NIC dropped, `start` leads to `len` bytes that may be read and
@@ -43,7 +47,7 @@ impl Nic {
     ) -> Result<Region, NicError> {
         check_region_len(len)?;
         // SAFETY: the caller's promise, and the length has been checked.
-        let slot = unsafe { self.memory.adopt(start, len) };
+        let slot = unsafe { self.device.memory.adopt(start, len) };
         self.register_slot(pd, slot, addr, len, access)
     }
 
@@ -51,10 +55,10 @@ impl Nic {
     /// see the change. Memory that the NIC has made for the region is given back.
     ///
     /// # Errors
-    /// As [`Nic::register`], and when the key has been taken back; the region is then as it was.
+    /// As [`Verbs::register`], and when the key has been taken back; the region is then as it was.
     ///
     /// # Safety
-    /// As [`Nic::register_raw`].
+    /// As [`Verbs::register_raw`].
     pub unsafe fn reregister_raw(
         &mut self,
         region: &mut Region,
@@ -65,13 +69,13 @@ impl Nic {
     ) -> Result<(), NicError> {
         check_region_len(len)?;
         // SAFETY: the caller's promise, and the length has been checked.
-        let slot = unsafe { self.memory.adopt(start, len) };
+        let slot = unsafe { self.device.memory.adopt(start, len) };
         let wanted = MemoryRegion { pd, addr, len: len as u64, local: Memory::local(slot), access };
-        if let Err(error) = self.engine.objects_mut().reregister(region.key, wanted) {
-            self.memory.release(slot);
+        if let Err(error) = self.device.engine.objects_mut().reregister(region.key, wanted) {
+            self.device.memory.release(slot);
             return Err(error.into());
         }
-        self.memory.release(region.slot);
+        self.device.memory.release(region.slot);
         (region.slot, region.addr, region.len) = (slot, addr, len);
         Ok(())
     }
@@ -88,7 +92,7 @@ impl Nic {
         match self.register_in_engine(region) {
             Ok(key) => Ok(Region { slot, key, addr, len }),
             Err(error) => {
-                self.memory.release(slot);
+                self.device.memory.release(slot);
                 Err(error.into())
             }
         }
@@ -97,15 +101,15 @@ impl Nic {
     /// Takes a registration back, and the memory with it if the NIC made it. Requests that use it fail.
     pub fn deregister(&mut self, region: Region) {
         // The key may have been taken back already, by a peer that was allowed to.
-        let _ = self.engine.objects_mut().deregister(region.key);
-        self.memory.release(region.slot);
+        let _ = self.device.engine.objects_mut().deregister(region.key);
+        self.device.memory.release(region.slot);
     }
 
     /// Registers the bytes `range` of a region once more, under a key and with rights of their own: they are as long
     /// lived as the region, and the key may be taken back before.
     ///
     /// # Errors
-    /// As [`Nic::register`].
+    /// As [`Verbs::register`].
     ///
     /// # Panics
     /// When the region is another NIC's, or the range is not inside of it.
@@ -116,7 +120,7 @@ impl Nic {
         range: Range<usize>,
         access: Access,
     ) -> Result<Key, NicError> {
-        self.check_owner(region);
+        self.device.memory.check_owner(region);
         assert!(range.start <= range.end && range.end <= region.len(), "a part of {} bytes: {range:?}", region.len());
         let start = range.start as u64;
         let (addr, local) = (region.addr() + start, Memory::local(region.slot) + start);
@@ -125,30 +129,7 @@ impl Nic {
 
     /// Takes the key of a part back, if no peer has done so.
     pub fn deregister_part(&mut self, key: Key) {
-        let _ = self.engine.objects_mut().deregister(key);
-    }
-
-    /// The bytes of a region.
-    ///
-    /// # Panics
-    /// When the region is another NIC's.
-    pub fn bytes(&self, region: &Region) -> &[u8] {
-        self.check_owner(region);
-        self.memory.bytes(region.slot)
-    }
-
-    /// The bytes of a region, to be changed.
-    ///
-    /// # Panics
-    /// When the region is another NIC's.
-    pub fn bytes_mut(&mut self, region: &Region) -> &mut [u8] {
-        self.check_owner(region);
-        self.memory.bytes_mut(region.slot)
-    }
-
-    fn check_owner(&self, region: &Region) {
-        let len = self.memory.len_of(region.slot);
-        assert_eq!(len, Some(region.len), "a region of another NIC, or one that is gone");
+        let _ = self.device.engine.objects_mut().deregister(key);
     }
 }
 

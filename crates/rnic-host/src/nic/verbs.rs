@@ -1,24 +1,29 @@
 //! The engine's calls, with the clock filled in. What they do is said there.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rnic_engine::{
-    Access, AsyncEvent, Completion, CqId, ModifyError, PdId, PostError, QpAttributes, QpConnection, QpInfo, QpTiming,
-    QpView, RecvRequest, ResourceError, RnrTimer, SendRequest, SrqId, SrqInfo,
+    Access, AsyncEvent, Completion, CqId, ModifyError, PdId, PostError, QpAttributes, QpConnection, QpTiming,
+    RecvRequest, ResourceError, RnrTimer, SendRequest, SrqId,
 };
 use rnic_wire::Qpn;
 
-use super::Nic;
-use super::shared::doubt;
+use super::device::Device;
 
-impl Nic {
+/// What programs ask of a NIC as verbs: protection domains, queues, queue pairs, requests, completions, and the memory
+/// that they name. From [`Nic::verbs`](super::Nic::verbs).
+#[derive(Debug)]
+pub struct Verbs<'a> {
+    pub(super) device: &'a mut Device,
+}
+
+impl Verbs<'_> {
     /// See [`rnic_engine::Objects::create_pd`].
     ///
     /// # Errors
     /// As there.
     pub fn create_pd(&mut self) -> Result<PdId, ResourceError> {
-        self.engine.objects_mut().create_pd()
+        self.device.engine.objects_mut().create_pd()
     }
 
     /// See [`rnic_engine::Engine::destroy_pd`].
@@ -26,7 +31,7 @@ impl Nic {
     /// # Errors
     /// When it does not exist or is in use.
     pub fn destroy_pd(&mut self, pd: PdId) -> Result<(), ResourceError> {
-        self.engine.destroy_pd(pd)
+        self.device.engine.destroy_pd(pd)
     }
 
     /// See [`rnic_engine::Objects::create_cq`].
@@ -34,7 +39,7 @@ impl Nic {
     /// # Errors
     /// When the capacity is out of range.
     pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, ResourceError> {
-        self.engine.objects_mut().create_cq(capacity)
+        self.device.engine.objects_mut().create_cq(capacity)
     }
 
     /// See [`rnic_engine::Objects::destroy_cq`].
@@ -42,7 +47,7 @@ impl Nic {
     /// # Errors
     /// When it does not exist or is in use.
     pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), ResourceError> {
-        self.engine.objects_mut().destroy_cq(cq)
+        self.device.engine.objects_mut().destroy_cq(cq)
     }
 
     /// See [`rnic_engine::Objects::resize_cq`].
@@ -50,12 +55,12 @@ impl Nic {
     /// # Errors
     /// When it does not exist, holds more than that, or the capacity is out of range.
     pub fn resize_cq(&mut self, cq: CqId, capacity: u32) -> Result<(), ResourceError> {
-        self.engine.objects_mut().resize_cq(cq, capacity)
+        self.device.engine.objects_mut().resize_cq(cq, capacity)
     }
 
     /// See [`rnic_engine::Objects::forget_completions`].
     pub fn forget_completions(&mut self, qpn: Qpn) {
-        self.engine.objects_mut().forget_completions(qpn);
+        self.device.engine.objects_mut().forget_completions(qpn);
     }
 
     /// See [`rnic_engine::Objects::create_srq`].
@@ -63,7 +68,7 @@ impl Nic {
     /// # Errors
     /// When a size is out of range or the protection domain does not exist.
     pub fn create_srq(&mut self, pd: PdId, max_wr: u32, max_sge: u32) -> Result<SrqId, ResourceError> {
-        self.engine.objects_mut().create_srq(pd, max_wr, max_sge)
+        self.device.engine.objects_mut().create_srq(pd, max_wr, max_sge)
     }
 
     /// See [`rnic_engine::Objects::destroy_srq`].
@@ -71,7 +76,7 @@ impl Nic {
     /// # Errors
     /// When it does not exist or is in use.
     pub fn destroy_srq(&mut self, srq: SrqId) -> Result<(), ResourceError> {
-        self.engine.objects_mut().destroy_srq(srq)
+        self.device.engine.objects_mut().destroy_srq(srq)
     }
 
     /// See [`rnic_engine::Engine::create_qp`]. Connections make their own; this is for queue pairs that are connected
@@ -81,7 +86,7 @@ impl Nic {
     /// # Errors
     /// When a size is out of range, something it refers to does not exist, or the number is taken, or all are.
     pub fn create_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
-        self.make_engine_qp(attributes)
+        self.device.create_qp(attributes)
     }
 
     /// See [`rnic_engine::Engine::destroy_qp`]. Acknowledgements that are owed leave before, and the last one more than
@@ -90,20 +95,8 @@ impl Nic {
     /// # Errors
     /// When it does not exist.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ResourceError> {
-        self.say_last_words(qpn);
-        self.destroy_engine_qp(qpn)
-    }
-
-    /// A queue pair is about to say nothing more: acknowledgements that are owed leave, the last one more than once.
-    pub(super) fn say_last_words(&mut self, qpn: Qpn) {
-        self.doorbell();
-        for _ in 0..LAST_WORDS {
-            // A batch of its own for each: in one batch, the last acknowledgement speaks for those before.
-            if !self.engine.repeat_acks(qpn) {
-                break;
-            }
-            self.doorbell();
-        }
+        self.device.flush_last_acks(qpn);
+        self.device.destroy_qp(qpn)
     }
 
     /// See [`rnic_engine::Engine::modify_to_init`].
@@ -111,17 +104,18 @@ impl Nic {
     /// # Errors
     /// When the queue pair is not there or in another state.
     pub fn modify_to_init(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
-        self.engine.modify_to_init(qpn)
+        self.device.engine.modify_to_init(qpn)
     }
 
-    /// See [`rnic_engine::Engine::modify_to_rtr`]. The peer is one from [`Nic::acquire_peer`].
+    /// See [`rnic_engine::Engine::modify_to_rtr`]. The peer is one from
+    /// [`Nic::acquire_peer`](super::Nic::acquire_peer).
     ///
     /// # Errors
     /// When the state or an attribute forbids it.
     pub fn modify_to_rtr(&mut self, qpn: Qpn, connection: &QpConnection) -> Result<(), ModifyError> {
-        doubt(&mut self.link, connection.peer, connection.dest_qpn);
-        self.prepare_bypass(connection.peer, connection.dest_qpn);
-        self.connect_engine_qp(qpn, connection)
+        self.device.warn_of_real_peer(connection.peer, connection.dest_qpn);
+        self.device.prepare_bypass(connection.peer, connection.dest_qpn);
+        self.device.connect_qp(qpn, connection)
     }
 
     /// See [`rnic_engine::Engine::modify_to_rtr_unconnected`].
@@ -129,7 +123,7 @@ impl Nic {
     /// # Errors
     /// When the state, the service or the MTU forbids it.
     pub fn modify_to_rtr_unconnected(&mut self, qpn: Qpn, mtu: u32) -> Result<(), ModifyError> {
-        self.engine.modify_to_rtr_unconnected(qpn, mtu)
+        self.device.engine.modify_to_rtr_unconnected(qpn, mtu)
     }
 
     /// See [`rnic_engine::Engine::set_transport`].
@@ -137,7 +131,7 @@ impl Nic {
     /// # Errors
     /// When the queue pair is not there, or it is too late.
     pub fn set_transport(&mut self, qpn: Qpn, transport: &Arc<rnic_engine::Transport>) -> Result<(), ModifyError> {
-        self.engine.set_transport(qpn, transport)
+        self.device.engine.set_transport(qpn, transport)
     }
 
     /// See [`rnic_engine::Engine::set_access`].
@@ -145,7 +139,7 @@ impl Nic {
     /// # Errors
     /// When the queue pair is not there.
     pub fn set_access(&mut self, qpn: Qpn, access: Access) -> Result<(), ModifyError> {
-        self.engine.set_access(qpn, access)
+        self.device.engine.set_access(qpn, access)
     }
 
     /// See [`rnic_engine::Engine::set_qkey`].
@@ -153,7 +147,7 @@ impl Nic {
     /// # Errors
     /// When the queue pair is not there, or not one for datagrams.
     pub fn set_qkey(&mut self, qpn: Qpn, qkey: u32) -> Result<(), ModifyError> {
-        self.engine.set_qkey(qpn, qkey)
+        self.device.engine.set_qkey(qpn, qkey)
     }
 
     /// See [`rnic_engine::Engine::set_min_rnr_timer`].
@@ -161,7 +155,7 @@ impl Nic {
     /// # Errors
     /// When the queue pair is not there.
     pub fn set_min_rnr_timer(&mut self, qpn: Qpn, timer: RnrTimer) -> Result<(), ModifyError> {
-        self.engine.set_min_rnr_timer(qpn, timer)
+        self.device.engine.set_min_rnr_timer(qpn, timer)
     }
 
     /// See [`rnic_engine::Engine::modify_to_rts`].
@@ -169,8 +163,8 @@ impl Nic {
     /// # Errors
     /// When the state or an attribute forbids it.
     pub fn modify_to_rts(&mut self, qpn: Qpn, timing: &QpTiming) -> Result<(), ModifyError> {
-        let now = self.now();
-        self.engine.modify_to_rts(now, qpn, timing)
+        let now = self.device.clock.now();
+        self.device.engine.modify_to_rts(now, qpn, timing)
     }
 
     /// See [`rnic_engine::Engine::modify_to_sqd`].
@@ -178,16 +172,16 @@ impl Nic {
     /// # Errors
     /// When the queue pair is not there or in another state.
     pub fn modify_to_sqd(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
-        self.engine.modify_to_sqd(qpn)
+        self.device.engine.modify_to_sqd(qpn)
     }
 
-    /// See [`rnic_engine::Engine::modify_to_error`]. Acknowledgements leave before, as with [`Nic::destroy_qp`].
+    /// See [`rnic_engine::Engine::modify_to_error`]. Acknowledgements leave before, as with [`Verbs::destroy_qp`].
     ///
     /// # Errors
     /// When the queue pair is not there.
     pub fn modify_to_error(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
-        self.say_last_words(qpn);
-        self.engine.modify_to_error(qpn)
+        self.device.flush_last_acks(qpn);
+        self.device.engine.modify_to_error(qpn)
     }
 
     /// See [`rnic_engine::Engine::modify_to_reset`].
@@ -195,38 +189,15 @@ impl Nic {
     /// # Errors
     /// When the queue pair is not there.
     pub fn modify_to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
-        self.engine.modify_to_reset(qpn)?;
-        self.leave_ring(qpn);
-        self.link.hellos.gone(qpn);
+        self.device.engine.modify_to_reset(qpn)?;
+        self.device.leave_ring(qpn);
+        self.device.link.hellos.gone(qpn);
         Ok(())
     }
 
     /// Returns the namespaces of NVMe that targets of this NIC serve; see [`rnic_engine::Engine::nvme`].
     pub fn nvme(&mut self) -> rnic_engine::Nvme<'_> {
-        self.engine.nvme()
-    }
-
-    /// What there is to know about a queue pair.
-    pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
-        self.engine.query_qp(qpn)
-    }
-
-    /// Every queue pair, and where its peer is, as far as it has one.
-    pub fn queue_pairs(&self) -> impl Iterator<Item = (QpView, Option<SocketAddr>)> {
-        self.engine.queue_pairs().map(|view| {
-            let peer = self.link.peers.address_of(view.peer);
-            (view, peer)
-        })
-    }
-
-    /// See [`rnic_engine::Engine::send_queue_room`].
-    pub fn send_queue_room(&self, qpn: Qpn) -> Option<u32> {
-        self.engine.send_queue_room(qpn)
-    }
-
-    /// See [`rnic_engine::Objects::cq_level`].
-    pub fn cq_level(&self, cq: CqId) -> Option<(usize, bool)> {
-        self.engine.objects().cq_level(cq)
+        self.device.engine.nvme()
     }
 
     /// See [`rnic_engine::Objects::resize_srq`].
@@ -234,12 +205,7 @@ impl Nic {
     /// # Errors
     /// When it does not exist, holds more than that, or the size is out of range.
     pub fn resize_srq(&mut self, srq: SrqId, max_wr: u32) -> Result<(), ResourceError> {
-        self.engine.objects_mut().resize_srq(srq, max_wr)
-    }
-
-    /// See [`rnic_engine::Objects::query_srq`].
-    pub fn query_srq(&self, srq: SrqId) -> Option<SrqInfo> {
-        self.engine.objects().query_srq(srq)
+        self.device.engine.objects_mut().resize_srq(srq, max_wr)
     }
 
     /// See [`rnic_engine::Objects::set_srq_limit`].
@@ -247,35 +213,27 @@ impl Nic {
     /// # Errors
     /// When it does not exist or cannot hold as many.
     pub fn set_srq_limit(&mut self, srq: SrqId, limit: u32) -> Result<(), ResourceError> {
-        self.engine.objects_mut().set_srq_limit(srq, limit)
+        self.device.engine.objects_mut().set_srq_limit(srq, limit)
     }
 
-    /// See [`rnic_engine::Engine::post_send`]. It leaves with the next [`Nic::progress`]: what is posted together
-    /// leaves together.
+    /// See [`rnic_engine::Engine::post_send`]. What is posted leaves, together, with the next
+    /// [`Nic::progress`](super::Nic::progress) or [`Nic::doorbell`](super::Nic::doorbell).
     ///
     /// # Errors
     /// When the queue is full or not there, its state forbids it, or the request breaks a limit.
     #[inline]
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
-        self.has_posts = true;
-        self.engine.post_send(qpn, request)
-    }
-
-    /// See [`rnic_engine::Engine::check_send`].
-    ///
-    /// # Errors
-    /// As [`Nic::post_send`].
-    pub fn check_send(&self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
-        self.engine.check_send(qpn, request)
+        self.device.has_posts = true;
+        self.device.engine.post_send(qpn, request)
     }
 
     /// See [`rnic_engine::Engine::post_recv`].
     ///
     /// # Errors
-    /// As [`Nic::post_send`].
+    /// As [`Verbs::post_send`].
     #[inline]
     pub fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        self.engine.post_recv(qpn, request)
+        self.device.engine.post_recv(qpn, request)
     }
 
     /// See [`rnic_engine::Objects::post_srq_recv`].
@@ -284,32 +242,29 @@ impl Nic {
     /// When the queue is full or not there, or the request breaks a limit.
     #[inline]
     pub fn post_srq_recv(&mut self, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        self.engine.objects_mut().post_srq_recv(srq, request)
+        self.device.engine.objects_mut().post_srq_recv(srq, request)
     }
 
-    /// Takes completions from `cq`; answers how many. Does not look for packets: that is [`Nic::progress`].
+    /// Takes completions from `cq`; answers how many. Takes no packets in: that is
+    /// [`Nic::progress`](super::Nic::progress).
     #[inline]
     pub fn poll_cq(&mut self, cq: CqId, into: &mut [Completion]) -> usize {
-        self.engine.objects_mut().poll_cq(cq, into)
+        self.device.engine.objects_mut().poll_cq(cq, into)
     }
 
     /// Takes one completion from `cq`.
     #[inline]
     pub fn poll_cq_one(&mut self, cq: CqId) -> Option<Completion> {
-        self.engine.objects_mut().poll_cq_one(cq)
+        self.device.engine.objects_mut().poll_cq_one(cq)
     }
 
     /// See [`rnic_engine::Objects::request_notify`].
     pub fn request_notify(&mut self, cq: CqId, solicited_only: bool) {
-        self.engine.objects_mut().request_notify(cq, solicited_only);
+        self.device.engine.objects_mut().request_notify(cq, solicited_only);
     }
 
     /// Takes a notice of the engine.
     pub fn poll_event(&mut self) -> Option<AsyncEvent> {
-        self.events.pop_front()
+        self.device.poll_event()
     }
 }
-
-/// Times that a queue pair says again, when it ends, what it has received: with the first time, four losses in a row
-/// are needed for the peer not to hear it.
-const LAST_WORDS: u32 = 3;

@@ -219,10 +219,10 @@ impl Session {
         let local_bytes = usize::try_from(wanted.local_bytes.max(1)).unwrap_or(usize::MAX);
         nic.set_impairment(terms.impairment);
         let number = nic.draw_number();
-        let pd = nic.create_pd().map_err(|error| PerfError::Nic(error.into()))?;
+        let pd = nic.verbs().create_pd().map_err(|error| PerfError::Nic(error.into()))?;
         let completions = wanted.queue.saturating_mul(2 * wanted.qps).clamp(64, rnic_base::limits::COMPLETIONS_MAX);
         let cq = make_cq(nic, completions)?;
-        let region = nic.register(pd, local_bytes, Access::LOCAL_WRITE)?;
+        let region = nic.verbs().register(pd, local_bytes, Access::LOCAL_WRITE)?;
         let control = Control::open(nic, terms.timeout, |nic, config| {
             let private_data = Role::Control { session: number }.emit();
             nic.connect(to, terms.port, &ConnectionConfig { private_data, ..config })
@@ -307,10 +307,10 @@ impl Session {
         let Self { pd, cq, control, connections, region, .. } = self;
         connections.iter().for_each(|connection| nic.close(connection.id));
         control.close(nic);
-        nic.deregister(region);
+        nic.verbs().deregister(region);
         // Nothing uses them any more.
-        let _ = nic.destroy_cq(cq);
-        let _ = nic.destroy_pd(pd);
+        let _ = nic.verbs().destroy_cq(cq);
+        let _ = nic.verbs().destroy_pd(pd);
         nic.set_impairment(crate::impair::Impairment::default());
         // The far end shall hear that it is over before this program ends.
         let start = nic.now();

@@ -91,14 +91,14 @@ impl Control {
         timeout: Duration,
         connect: impl FnOnce(&mut Nic, ConnectionConfig) -> Result<Connection, ConnectError>,
     ) -> Result<Self, PerfError> {
-        let pd = nic.create_pd().map_err(NicError::from)?;
+        let pd = nic.verbs().create_pd().map_err(NicError::from)?;
         let cq = make_cq(nic, COMPLETIONS)?;
         let connected = Self::config(nic, pd, cq, timeout).and_then(|config| Ok(connect(nic, config)?));
         match connected.and_then(|connection| Ok(Self::new(nic, pd, cq, &connection)?)) {
             Ok(control) => Ok(control),
             Err(error) => {
-                let _ = nic.destroy_cq(cq);
-                let _ = nic.destroy_pd(pd);
+                let _ = nic.verbs().destroy_cq(cq);
+                let _ = nic.verbs().destroy_pd(pd);
                 Err(error)
             }
         }
@@ -118,7 +118,7 @@ impl Control {
 
     /// Takes a connection into use that has just been made or accepted: before the next `progress`.
     fn new(nic: &mut Nic, pd: PdId, cq: CqId, connection: &Connection) -> Result<Self, NicError> {
-        let region = nic.register(pd, 2 * SLOTS * MESSAGE_BYTES, Access::LOCAL_WRITE)?;
+        let region = nic.verbs().register(pd, 2 * SLOTS * MESSAGE_BYTES, Access::LOCAL_WRITE)?;
         let control = Self {
             id: connection.id,
             peer: connection.remote,
@@ -139,7 +139,7 @@ impl Control {
     fn post_recv(&self, nic: &mut Nic, slot: usize) {
         let sges = [self.region.sge(slot * MESSAGE_BYTES, MESSAGE_BYTES as u32)];
         // A queue pair that has failed flushes: its end is noticed there.
-        let _ = nic.post_recv(self.qpn, &RecvRequest { wr_id: slot as u64, sges: &sges });
+        let _ = nic.verbs().post_recv(self.qpn, &RecvRequest { wr_id: slot as u64, sges: &sges });
     }
 
     /// Sends `message`.
@@ -154,12 +154,12 @@ impl Control {
         let sges = [self.region.sge(offset, text.len() as u32)];
         let op = SendOp::Send { immediate: None };
         let request = SendRequest { wr_id: 0, op, sges: &sges, flags: SendFlags::SIGNALED };
-        nic.post_send(self.qpn, &request).map_err(|_| self.end_of(nic))
+        nic.verbs().post_send(self.qpn, &request).map_err(|_| self.end_of(nic))
     }
 
     /// The next message, if one has come in.
     pub(crate) fn poll<T: DeserializeOwned>(&mut self, nic: &mut Nic) -> Result<Option<T>, PerfError> {
-        while let Some(completion) = nic.poll_cq_one(self.cq) {
+        while let Some(completion) = nic.verbs().poll_cq_one(self.cq) {
             if completion.status != WcStatus::Success {
                 self.over = true;
             } else if completion.opcode == WcOpcode::Recv {
@@ -238,10 +238,10 @@ impl Control {
     /// Gives everything back.
     pub(crate) fn close(self, nic: &mut Nic) {
         nic.close(self.id);
-        nic.deregister(self.region);
+        nic.verbs().deregister(self.region);
         // Nothing uses them any more.
-        let _ = nic.destroy_cq(self.cq);
-        let _ = nic.destroy_pd(self.pd);
+        let _ = nic.verbs().destroy_cq(self.cq);
+        let _ = nic.verbs().destroy_pd(self.pd);
     }
 
     fn protocol(&self, what: String) -> PerfError {

@@ -60,5 +60,5 @@ pub(super) fn namespace(nic: &mut Nic, pd: PdId, region: &Region) -> Result<Name
     let blocks = (region.len() as u64) >> BLOCK_LOG2;
     let (addr, key) = (region.addr(), region.key());
     let config = NamespaceConfig { number: NAMESPACE, blocks, pd, addr, key, device: DEVICE };
-    nic.nvme().create_namespace(&config).map_err(|error| error.to_string())
+    nic.verbs().nvme().create_namespace(&config).map_err(|error| error.to_string())
 }

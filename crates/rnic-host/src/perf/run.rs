@@ -81,7 +81,7 @@ impl Run<'_> {
         while self.flows.iter().any(|flow| flow.completed < flow.posted) {
             let mut moved = nic.progress();
             now = nic.now();
-            while let Some(completion) = nic.poll_cq_one(self.cq) {
+            while let Some(completion) = nic.verbs().poll_cq_one(self.cq) {
                 (moved, last) = (true, now);
                 check_status(nic, &completion, control)?;
                 if self.is_to_be_read_back(&completion) {
@@ -141,7 +141,7 @@ impl Run<'_> {
         let sges = [self.region.sge(local, len)];
         let sges = if len == 0 { &[][..] } else { &sges };
         let wr_id = index << QP_BITS | qp as u64;
-        nic.post_send(flow.qpn, &SendRequest { wr_id, op, sges, flags: SendFlags::SIGNALED })?;
+        nic.verbs().post_send(flow.qpn, &SendRequest { wr_id, op, sges, flags: SendFlags::SIGNALED })?;
         let span = flow.posted_at.len() as u64;
         flow.posted_at[(index % span) as usize] = now;
         flow.posted += 1;
@@ -164,7 +164,7 @@ impl Run<'_> {
         let op = SendOp::Read { remote: RemoteMemory { addr: far as u64, rkey: 0 } };
         let sges = [self.region.sge(local, len)];
         let request = SendRequest { wr_id, op, sges: &sges, flags: SendFlags::SIGNALED };
-        Ok(nic.post_send(self.flows[qp].qpn, &request)?)
+        Ok(nic.verbs().post_send(self.flows[qp].qpn, &request)?)
     }
 
     /// Accounts for a completed operation; answers which queue pair it belongs to.
@@ -206,7 +206,7 @@ impl Run<'_> {
         let post_recv = |nic: &mut Nic| {
             let sges = [self.region.sge(0, len)];
             let sges = if len == 0 { &[][..] } else { &sges };
-            nic.post_recv(qpn, &RecvRequest { wr_id: 0, sges }).expect("one receive at a time");
+            nic.verbs().post_recv(qpn, &RecvRequest { wr_id: 0, sges }).expect("one receive at a time");
         };
         let warm_up = match self.config.length {
             Length::Count(count) => count.min(WARM_UP_ROUNDS),
@@ -235,7 +235,7 @@ impl Run<'_> {
             let answer = loop {
                 is_sent = is_sent || send_back(nic, qpn, self.region, 0, len, round);
                 let moved = nic.progress();
-                if let Some(completion) = nic.poll_cq_one(self.cq) {
+                if let Some(completion) = nic.verbs().poll_cq_one(self.cq) {
                     check_status(nic, &completion, control)?;
                     if completion.opcode == WcOpcode::Recv {
                         break completion;
@@ -274,7 +274,7 @@ pub(super) fn send_back(nic: &mut Nic, qpn: Qpn, region: &Region, offset: usize,
     let sges = [region.sge(offset, len)];
     let sges = if len == 0 { &[][..] } else { &sges };
     let op = SendOp::Send { immediate: Some(round as u32) };
-    let posted = nic.post_send(qpn, &SendRequest { wr_id: 0, op, sges, flags: SendFlags::empty() });
+    let posted = nic.verbs().post_send(qpn, &SendRequest { wr_id: 0, op, sges, flags: SendFlags::empty() });
     // When the queue pair has failed, its receive says so.
     !matches!(posted, Err(PostError::QueueFull))
 }

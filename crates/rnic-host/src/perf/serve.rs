@@ -137,7 +137,7 @@ fn serve_session(
     let Entrant { control, session: number, .. } = entrant;
     let mut served = Served::nothing(control.peer, String::new());
     served.problem = None;
-    let pd = match nic.create_pd() {
+    let pd = match nic.verbs().create_pd() {
         Ok(pd) => pd,
         Err(error) => {
             control.close(nic);
@@ -310,7 +310,7 @@ impl Session {
         }
         control.close(nic);
         // Nothing uses it any more.
-        let _ = nic.destroy_pd(pd);
+        let _ = nic.verbs().destroy_pd(pd);
         nic.set_impairment(Impairment::default());
     }
 }
@@ -377,7 +377,7 @@ impl Job {
             return Err(format!("it takes {bytes} bytes of memory, this end gives {}", config.memory_max_bytes));
         }
         let len = usize::try_from(bytes.max(1)).map_err(|error| error.to_string())?;
-        let region = nic.register(pd, len, Access::all()).map_err(|error| error.to_string())?;
+        let region = nic.verbs().register(pd, len, Access::all()).map_err(|error| error.to_string())?;
         if matches!(task, Task::Transfer(_)) {
             // Hardware pins what is registered. Here pages come at the first touch, which shall not be a Write's.
             nic.bytes_mut(&region).fill(0);
@@ -385,7 +385,7 @@ impl Job {
         let cq = match make_cq(nic, completions.clamp(64, COMPLETIONS_MAX)) {
             Ok(cq) => cq,
             Err(error) => {
-                nic.deregister(region);
+                nic.verbs().deregister(region);
                 return Err(error.to_string());
             }
         };
@@ -477,7 +477,7 @@ impl Job {
             _ => None,
         };
         // A queue pair that has failed flushes.
-        let _ = nic.post_recv(qpn, &RecvRequest { wr_id: u64::from(qp), sges: sge.as_slice() });
+        let _ = nic.verbs().post_recv(qpn, &RecvRequest { wr_id: u64::from(qp), sges: sge.as_slice() });
     }
 
     /// Acts on what has come in; answers whether anything has.
@@ -485,7 +485,7 @@ impl Job {
     fn take_completions(&mut self, nic: &mut Nic) -> Result<bool, PerfError> {
         self.send_unsent(nic);
         let mut any = false;
-        while let Some(completion) = nic.poll_cq_one(self.cq) {
+        while let Some(completion) = nic.verbs().poll_cq_one(self.cq) {
             any = true;
             let came_in = matches!(completion.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
             if completion.status == WcStatus::Success && came_in {
@@ -547,10 +547,10 @@ impl Job {
         self.flows.iter().flatten().for_each(|flow| nic.close(flow.id));
         if let Some(namespace) = self.namespace {
             // Nothing is in front of it any more.
-            let _ = nic.nvme().destroy_namespace(namespace);
+            let _ = nic.verbs().nvme().destroy_namespace(namespace);
         }
-        nic.deregister(self.region);
-        let _ = nic.destroy_cq(self.cq);
+        nic.verbs().deregister(self.region);
+        let _ = nic.verbs().destroy_cq(self.cq);
     }
 }
 

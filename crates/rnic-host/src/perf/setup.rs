@@ -29,7 +29,7 @@ impl Default for ServeConfig {
 
 /// Makes a completion queue for `capacity` completions.
 pub(super) fn make_cq(nic: &mut Nic, capacity: u32) -> Result<CqId, PerfError> {
-    nic.create_cq(capacity).map_err(|error| PerfError::Nic(error.into()))
+    nic.verbs().create_cq(capacity).map_err(|error| PerfError::Nic(error.into()))
 }
 
 /// Queue pairs of a session, at most: the serving end makes as many.

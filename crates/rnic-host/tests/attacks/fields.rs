@@ -77,8 +77,8 @@ impl Bed {
         let (from, to) = (new_qp(left, service, transport, 64), new_qp(right, service, transport, 64));
         if service == Service::UnreliableDatagram {
             for (side, qpn) in [(&mut *left, from), (&mut *right, to)] {
-                side.nic.set_qkey(qpn, SECRET_QUEUE_KEY).expect("datagrams have one");
-                side.nic.modify_to_rtr_unconnected(qpn, 4_096).expect("legal");
+                side.nic.verbs().set_qkey(qpn, SECRET_QUEUE_KEY).expect("datagrams have one");
+                side.nic.verbs().modify_to_rtr_unconnected(qpn, 4_096).expect("legal");
                 start(side, qpn, BASE, 0);
             }
         } else {
@@ -91,7 +91,7 @@ impl Bed {
 
     fn part(&mut self, ends: Ends) {
         for (side, qpn) in [(&mut self.left, ends.from), (&mut self.right, ends.to)] {
-            side.nic.destroy_qp(qpn).expect("it is there");
+            side.nic.verbs().destroy_qp(qpn).expect("it is there");
             while side.nic.progress() {}
             side.completions();
         }

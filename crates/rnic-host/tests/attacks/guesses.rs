@@ -98,8 +98,8 @@ fn one_in_16384_datagrams_gets_in_where_the_queue_key_is_well_known_and_none_whe
     for (key, expected) in [(WELL_KNOWN, 1), (0x5e3d_91c7, 0)] {
         let mut side = Side::open(udp());
         let qpn = new_qp(&mut side, Service::UnreliableDatagram, "irn", 64);
-        side.nic.set_qkey(qpn, key).expect("datagrams have one");
-        side.nic.modify_to_rtr_unconnected(qpn, 4_096).expect("legal");
+        side.nic.verbs().set_qkey(qpn, key).expect("datagrams have one");
+        side.nic.verbs().modify_to_rtr_unconnected(qpn, 4_096).expect("legal");
         for wr_id in 0..8 {
             let sge = side.sge(0, 200);
             side.post_recv(qpn, wr_id, &[sge]);

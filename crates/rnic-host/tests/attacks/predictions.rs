@@ -33,7 +33,7 @@ fn keys_of_engine(secret: u64, count: usize) -> Vec<u32> {
 }
 
 fn keys_of_nic(side: &mut Side, count: usize) -> Vec<u32> {
-    let register = |_| side.nic.register(side.pd, 64, Access::LOCAL_WRITE).expect("memory").key().0;
+    let register = |_| side.nic.verbs().register(side.pd, 64, Access::LOCAL_WRITE).expect("memory").key().0;
     (0..count).map(register).collect()
 }
 
@@ -70,9 +70,9 @@ fn many_keys_of_memory_have_no_order_among_them() {
     // A key that has gone does not come back with the region's place.
     let mut gone = BTreeSet::new();
     for _ in 0..1_000 {
-        let region = side.nic.register(side.pd, 64, Access::LOCAL_WRITE).expect("memory");
+        let region = side.nic.verbs().register(side.pd, 64, Access::LOCAL_WRITE).expect("memory");
         assert!(gone.insert(region.key().0), "{:#x} again", region.key().0);
-        side.nic.deregister(region);
+        side.nic.verbs().deregister(region);
     }
 }
 
@@ -97,7 +97,7 @@ fn numbers_of_queue_pairs_follow_from_nothing_that_travels() {
             number: None,
             nvme: None,
         };
-        let create = |_| side.nic.create_qp(&attributes).expect("a free number").get();
+        let create = |_| side.nic.verbs().create_qp(&attributes).expect("a free number").get();
         let numbers: Vec<u32> = (0..16).map(create).collect();
         (numbers, (side.nic.port(), side.nic.queue_pairs_max() - 1))
     };

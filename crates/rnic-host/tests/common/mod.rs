@@ -36,9 +36,9 @@ pub struct Side {
 impl Side {
     pub fn open(config: NicConfig) -> Self {
         let mut nic = Nic::open(config).expect("a free address");
-        let pd = nic.create_pd().expect("a protection domain");
-        let cq = nic.create_cq(1 << 14).expect("a legal size");
-        let region = nic.register(pd, MEMORY, Access::all()).expect("a megabyte");
+        let pd = nic.verbs().create_pd().expect("a protection domain");
+        let cq = nic.verbs().create_cq(1 << 14).expect("a legal size");
+        let region = nic.verbs().register(pd, MEMORY, Access::all()).expect("a megabyte");
         for (index, byte) in nic.bytes_mut(&region).iter_mut().enumerate() {
             *byte = (index * 7 + index / 256) as u8;
         }
@@ -64,15 +64,15 @@ impl Side {
 
     pub fn post(&mut self, qpn: Qpn, wr_id: u64, op: SendOp, sges: &[Sge]) {
         let request = SendRequest { wr_id, op, sges, flags: SendFlags::SIGNALED };
-        self.nic.post_send(qpn, &request).expect("room in the send queue");
+        self.nic.verbs().post_send(qpn, &request).expect("room in the send queue");
     }
 
     pub fn post_recv(&mut self, qpn: Qpn, wr_id: u64, sges: &[Sge]) {
-        self.nic.post_recv(qpn, &RecvRequest { wr_id, sges }).expect("room in the receive queue");
+        self.nic.verbs().post_recv(qpn, &RecvRequest { wr_id, sges }).expect("room in the receive queue");
     }
 
     pub fn completions(&mut self) -> Vec<Completion> {
-        std::iter::from_fn(|| self.nic.poll_cq_one(self.cq)).collect()
+        std::iter::from_fn(|| self.nic.verbs().poll_cq_one(self.cq)).collect()
     }
 
     pub fn event(&mut self) -> Option<ConnectionEvent> {
@@ -182,8 +182,8 @@ pub fn new_qp(side: &mut Side, service: Service, transport: &str, depth: u32) ->
         number: None,
         nvme: None,
     };
-    let qpn = side.nic.create_qp(&attributes).expect("a free number");
-    side.nic.modify_to_init(qpn).expect("fresh");
+    let qpn = side.nic.verbs().create_qp(&attributes).expect("a free number");
+    side.nic.verbs().modify_to_init(qpn).expect("fresh");
     qpn
 }
 
@@ -206,7 +206,7 @@ pub fn connect_qp(side: &mut Side, qpn: Qpn, (host, dest_qpn): (Ipv4Addr, Qpn), 
         min_rnr_timer: RnrTimer::at_least(rnic_base::Duration::from_us(100)),
         max_dest_rd_atomic: reads,
     };
-    side.nic.modify_to_rtr(qpn, &connection).expect("legal attributes");
+    side.nic.verbs().modify_to_rtr(qpn, &connection).expect("legal attributes");
     start(side, qpn, psn, reads);
 }
 
@@ -214,7 +214,7 @@ pub fn connect_qp(side: &mut Side, qpn: Qpn, (host, dest_qpn): (Ipv4Addr, Qpn), 
 pub fn start(side: &mut Side, qpn: Qpn, psn: u32, max_rd_atomic: u32) {
     // Patient enough for a busy machine.
     let timing = QpTiming { sq_psn: Psn::new(psn), retry_count: 5_000, rnr_retry: None, max_rd_atomic };
-    side.nic.modify_to_rts(qpn, &timing).expect("legal attributes");
+    side.nic.verbs().modify_to_rts(qpn, &timing).expect("legal attributes");
 }
 
 /// Another connection from `left` to `right`, who listens.

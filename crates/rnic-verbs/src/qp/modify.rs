@@ -77,31 +77,34 @@ pub(super) fn modify(core: &mut Core, handle: u32, attr: &ibv_qp_attr, mask: u32
     let (qpn, qp_type) = (qp.qpn, qp.qp_type);
     match to {
         IBV_QPS_RESET => {
-            core.nic.modify_to_reset(qpn)?;
-            core.nic.forget_completions(qpn);
+            core.nic.verbs().modify_to_reset(qpn)?;
+            core.nic.verbs().forget_completions(qpn);
             forget(core, handle);
             merged = ibv_qp_attr::default();
         }
-        IBV_QPS_ERR => core.nic.modify_to_error(qpn)?,
-        IBV_QPS_INIT => core.nic.modify_to_init(qpn)?,
+        IBV_QPS_ERR => core.nic.verbs().modify_to_error(qpn)?,
+        IBV_QPS_INIT => core.nic.verbs().modify_to_init(qpn)?,
         IBV_QPS_RTR if qp_type == IBV_QPT_UD => {
-            core.nic.modify_to_rtr_unconnected(qpn, DATAGRAM_BYTES_MAX)?;
+            core.nic.verbs().modify_to_rtr_unconnected(qpn, DATAGRAM_BYTES_MAX)?;
         }
         IBV_QPS_RTR => become_ready_to_receive(core, handle, &merged)?,
-        IBV_QPS_RTS => core.nic.modify_to_rts(qpn, &timing(core, qp_type, &merged))?,
-        IBV_QPS_SQD => core.nic.modify_to_sqd(qpn)?,
+        IBV_QPS_RTS => {
+            let timing = timing(core, qp_type, &merged);
+            core.nic.verbs().modify_to_rts(qpn, &timing)?;
+        }
+        IBV_QPS_SQD => core.nic.verbs().modify_to_sqd(qpn)?,
         _ => return Err(Errno::INVALID),
     }
     if has(IBV_QP_ACCESS_FLAGS) {
         // Queue pairs have no right of their own for these: keys do.
         let flushes = Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT;
-        core.nic.set_access(qpn, mr::remote_rights(merged.qp_access_flags) | flushes)?;
+        core.nic.verbs().set_access(qpn, mr::remote_rights(merged.qp_access_flags) | flushes)?;
     }
     if has(IBV_QP_QKEY) {
-        core.nic.set_qkey(qpn, merged.qkey)?;
+        core.nic.verbs().set_qkey(qpn, merged.qkey)?;
     }
     if has(IBV_QP_MIN_RNR_TIMER) {
-        core.nic.set_min_rnr_timer(qpn, RnrTimer::from_code(merged.min_rnr_timer))?;
+        core.nic.verbs().set_min_rnr_timer(qpn, RnrTimer::from_code(merged.min_rnr_timer))?;
     }
     if let Some(qp) = core.qps.get_mut(handle) {
         qp.attr = merged;
@@ -156,7 +159,7 @@ fn become_ready_to_receive(core: &mut Core, handle: u32, attr: &ibv_qp_attr) -> 
         min_rnr_timer: RnrTimer::from_code(attr.min_rnr_timer),
         max_dest_rd_atomic: u32::from(attr.max_dest_rd_atomic),
     };
-    if let Err(error) = core.nic.modify_to_rtr(qpn, &connection) {
+    if let Err(error) = core.nic.verbs().modify_to_rtr(qpn, &connection) {
         core.nic.release_peer(peer);
         return Err(error.into());
     }

@@ -31,7 +31,7 @@ pub(super) unsafe fn create(context: *mut ibv_context, init: &mut ibv_qp_init_at
         }
     };
     let transport = core.transport.clone();
-    let made = core.nic.create_qp(&QpAttributes {
+    let made = core.nic.verbs().create_qp(&QpAttributes {
         pd: parts.pd,
         send_cq: parts.cq,
         recv_cq: parts.cq,
@@ -48,7 +48,7 @@ pub(super) unsafe fn create(context: *mut ibv_context, init: &mut ibv_qp_init_at
         nvme: None,
     });
     let qpn = made.inspect_err(|_| release(&mut core, &parts))?;
-    core.nic.make_target(qpn, xrcd)?;
+    core.nic.verbs().make_target(qpn, xrcd)?;
     init.cap = ibv_qp_cap::default();
     (init.send_cq, init.recv_cq, init.srq) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
     let object = Box::into_raw(Box::new(object_of(context, ptr::null_mut(), init, qpn.get())));
@@ -73,11 +73,11 @@ pub(super) unsafe fn create(context: *mut ibv_context, init: &mut ibv_qp_init_at
 
 /// What the engine wants of it: nothing is ever registered in the one, and only flushed receives come to the other.
 fn parts(core: &mut Core, xrcd: u32) -> Result<TargetParts> {
-    let pd = core.nic.create_pd()?;
-    match core.nic.create_cq(FLUSHED_MAX) {
+    let pd = core.nic.verbs().create_pd()?;
+    match core.nic.verbs().create_cq(FLUSHED_MAX) {
         Ok(cq) => Ok(TargetParts { pd, cq, xrcd }),
         Err(error) => {
-            core.nic.destroy_pd(pd)?;
+            core.nic.verbs().destroy_pd(pd)?;
             Err(error.into())
         }
     }
@@ -86,8 +86,8 @@ fn parts(core: &mut Core, xrcd: u32) -> Result<TargetParts> {
 /// Gives back what a target had.
 pub(super) fn release(core: &mut Core, parts: &TargetParts) {
     // Both were made for it alone.
-    let _ = core.nic.destroy_cq(parts.cq);
-    let _ = core.nic.destroy_pd(parts.pd);
+    let _ = core.nic.verbs().destroy_cq(parts.cq);
+    let _ = core.nic.verbs().destroy_pd(parts.pd);
     xrc::part(core, parts.xrcd);
 }
 

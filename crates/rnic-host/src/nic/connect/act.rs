@@ -10,57 +10,54 @@ use rnic_wire::cm::{RejectReason, Reply, Request};
 use rnic_wire::{Qpn, gsi};
 
 use super::messages::{attributes, capped, detail_of, ib_mtu, reason_of, refusal, terms_of_request, timing};
-use super::{Asking, Attached, Stage};
+use super::{Asking, Attached, Connections, Stage, check_falcon, set_window};
 use crate::cm::negotiate::Terms;
 use crate::cm::{CmEvent, ConnectionId};
 use crate::connection::{Connection, ConnectionEvent, ConnectionRequest};
 use crate::error::ConnectError;
-use crate::nic::Nic;
+use crate::link::Link;
+use crate::nic::device::Device;
 
-impl Nic {
+impl Connections {
     /// Lets the connection manager act on what has come in and on time.
-    pub(in crate::nic) fn run_connections(&mut self, now: Time) {
-        while let Some(event) = self.engine.objects_mut().poll_event() {
+    pub(in crate::nic) fn run(&mut self, now: Time, device: &mut Device) {
+        while let Some(event) = device.next_event() {
             if let AsyncEvent::CommunicationEstablished(qpn) = event
                 && let Some(id) = self.by_qpn.get(&qpn)
             {
                 self.cm.establish(*id);
             }
-            if self.events.len() == EVENTS_MAX {
-                self.events.pop_front();
-            }
-            self.events.push_back(event);
         }
         if self.cm.next_timeout().is_some_and(|due| due <= now) {
             self.cm.tick(now);
         }
         while let Some(cm_event) = self.cm.poll_happening() {
-            self.act_on(cm_event);
+            self.act_on(device, cm_event);
         }
     }
 
     /// Hands management messages to the link.
-    pub(in crate::nic) fn send_messages(&mut self, now: Time) {
+    pub(in crate::nic) fn send_messages(&mut self, now: Time, link: &mut Link) {
         while let Some((addresses, mad)) = self.cm.poll_message() {
             self.gsi_psn = self.gsi_psn.plus(1);
             let packet = gsi::GsiPacket { source_qpn: Qpn::GSI, psn: self.gsi_psn, mad: &rnic_wire::cm::emit(&mad) };
-            self.link.stats.cm_sent += 1;
-            self.link.send_soon(now, &addresses, &packet.encode(&addresses));
+            link.stats.cm_sent += 1;
+            link.send_soon(now, &addresses, &packet.encode(&addresses));
         }
     }
 
-    fn act_on(&mut self, cm_event: CmEvent) {
+    fn act_on(&mut self, device: &mut Device, cm_event: CmEvent) {
         match cm_event {
             CmEvent::Requested(id, request) => self.be_asked(id, request),
-            CmEvent::Replied(id, reply, round_trip) => self.be_answered(id, &reply, round_trip),
-            CmEvent::Ready(id) => self.be_ready(id),
-            CmEvent::Refused(id, reject) => self.fail(id, |to| refusal(to, &reject)),
-            CmEvent::TimedOut(id, after) => self.fail(id, |to| ConnectError::TimedOut { to, after }),
-            CmEvent::Unreachable(id, errno) => self.fail(id, |to| match errno {
+            CmEvent::Replied(id, reply, round_trip) => self.be_answered(device, id, &reply, round_trip),
+            CmEvent::Ready(id) => self.be_ready(device, id),
+            CmEvent::Refused(id, reject) => self.fail(device, id, |to| refusal(to, &reject)),
+            CmEvent::TimedOut(id, after) => self.fail(device, id, |to| ConnectError::TimedOut { to, after }),
+            CmEvent::Unreachable(id, errno) => self.fail(device, id, |to| match errno {
                 libc::ECONNREFUSED => ConnectError::Refused { to },
                 _ => ConnectError::Unreachable { to, reason: io::Error::from_raw_os_error(errno).to_string() },
             }),
-            CmEvent::Disconnected(id) => self.be_disconnected(id),
+            CmEvent::Disconnected(id) => self.be_disconnected(device, id),
             // Nobody here offers datagrams or asks for them.
             CmEvent::LookedUp(..) | CmEvent::Found(..) => {}
         }
@@ -70,7 +67,7 @@ impl Nic {
         let Some(exchange) = self.cm.get(id) else { return };
         let addresses = exchange.addresses;
         let (terms, private_data) = terms_of_request(&request);
-        self.connection_events.push_back(ConnectionEvent::Requested(ConnectionRequest {
+        self.events.push_back(ConnectionEvent::Requested(ConnectionRequest {
             id,
             from: addresses.dst(),
             service: request.service_id,
@@ -80,15 +77,15 @@ impl Nic {
         self.attached.insert(id, Attached { addresses, stage: Stage::Asked(request) });
     }
 
-    fn be_answered(&mut self, id: ConnectionId, reply: &Reply, round_trip: Option<Duration>) {
+    fn be_answered(&mut self, device: &mut Device, id: ConnectionId, reply: &Reply, round_trip: Option<Duration>) {
         let Some(Attached { addresses, stage: Stage::Asking(asking) }) = self.attached.remove(&id) else { return };
         let to = addresses.dst();
-        match self.establish(to, &asking, reply, round_trip) {
+        match self.establish(device, to, &asking, reply, round_trip) {
             Ok((choice, wire_mtu, theirs, private_data)) => {
                 let Asking { qpn, peer, config, .. } = *asking;
                 self.attached.insert(id, Attached { addresses, stage: Stage::Open(qpn, peer) });
                 self.by_qpn.insert(qpn, id);
-                self.connection_events.push_back(ConnectionEvent::Established(Connection {
+                self.events.push_back(ConnectionEvent::Established(Connection {
                     id,
                     qpn,
                     remote: to,
@@ -103,8 +100,8 @@ impl Nic {
             Err(error) => {
                 let (reason, info) = reason_of(&error);
                 self.cm.reject(id, reason, info, detail_of(&error, &asking.config).as_bytes());
-                self.release_qp(asking.qpn, asking.peer);
-                self.connection_events.push_back(ConnectionEvent::Failed { id, error });
+                self.release_qp(device, asking.qpn, asking.peer);
+                self.events.push_back(ConnectionEvent::Failed { id, error });
             }
         }
     }
@@ -112,6 +109,7 @@ impl Nic {
     /// Brings the queue pair of an answered request into service.
     fn establish(
         &mut self,
+        device: &mut Device,
         to: SocketAddr,
         asking: &Asking,
         reply: &Reply,
@@ -126,17 +124,17 @@ impl Nic {
         let choice = config.transports.iter().find(|choice| chosen.is_some_and(|name| choice.profile.name == name));
         let choice =
             choice.ok_or_else(|| ConnectError::NoCommonTransport { to, theirs: theirs.transports.join(", ") })?;
-        self.check_falcon(to, choice, theirs.falcon)?;
+        check_falcon(device, to, choice, theirs.falcon)?;
         let choice = capped(choice, theirs.cap_packets).stretched_to(round_trip.unwrap_or_default());
         let agreed = self.transport_of(&choice.profile)?;
         if !Arc::ptr_eq(&agreed, transport) {
             // Nobody knows the queue pair yet but the other end, by its number.
-            self.destroy_engine_qp(*qpn)?;
-            self.make_engine_qp(&attributes(config, &agreed, Some(*qpn)))?;
-            self.engine.modify_to_init(*qpn)?;
+            device.destroy_qp(*qpn)?;
+            device.create_qp(&attributes(config, &agreed, Some(*qpn)))?;
+            device.engine.modify_to_init(*qpn)?;
         }
         let wire_mtu = terms.wire_mtu.min(theirs.wire_mtu);
-        self.connect_engine_qp(
+        device.connect_qp(
             *qpn,
             &QpConnection {
                 peer: *peer,
@@ -148,34 +146,34 @@ impl Nic {
             },
         )?;
         let reads = config.reads().min(reply.responder_resources);
-        let now = self.clock.now();
-        self.engine.modify_to_rts(now, *qpn, &timing(config, &choice, reply.starting_psn, reads.into()))?;
-        self.set_window(*peer, theirs.receive_window);
+        let now = device.clock.now();
+        device.engine.modify_to_rts(now, *qpn, &timing(config, &choice, reply.starting_psn, reads.into()))?;
+        set_window(device, *peer, theirs.receive_window);
         Ok((choice.profile.name, wire_mtu, theirs, private_data))
     }
 
-    fn be_ready(&mut self, id: ConnectionId) {
+    fn be_ready(&mut self, device: &mut Device, id: ConnectionId) {
         let Some(attached) = self.attached.get_mut(&id) else { return };
         let Stage::Accepted(timing, connection, peer) = &attached.stage else { return };
         let (timing, connection, peer) = (*timing, (**connection).clone(), *peer);
         attached.stage = Stage::Open(connection.qpn, peer);
-        let now = self.clock.now();
-        match self.engine.modify_to_rts(now, connection.qpn, &timing) {
-            Ok(()) => self.connection_events.push_back(ConnectionEvent::Established(connection)),
+        let now = device.clock.now();
+        match device.engine.modify_to_rts(now, connection.qpn, &timing) {
+            Ok(()) => self.events.push_back(ConnectionEvent::Established(connection)),
             // A request of the peer has put the queue pair into the error state already.
-            Err(error) => self.connection_events.push_back(ConnectionEvent::Failed { id, error: error.into() }),
+            Err(error) => self.events.push_back(ConnectionEvent::Failed { id, error: error.into() }),
         }
     }
 
-    fn be_disconnected(&mut self, id: ConnectionId) {
+    fn be_disconnected(&mut self, device: &mut Device, id: ConnectionId) {
         let Some(attached) = self.attached.get_mut(&id) else { return };
         match &attached.stage {
             Stage::Open(qpn, _) => {
                 // It may have failed on its own before.
-                let _ = self.engine.modify_to_error(*qpn);
-                self.connection_events.push_back(ConnectionEvent::Disconnected(id));
+                let _ = device.engine.modify_to_error(*qpn);
+                self.events.push_back(ConnectionEvent::Disconnected(id));
             }
-            _ => self.fail(id, |to| ConnectError::Rejected {
+            _ => self.fail(device, id, |to| ConnectError::Rejected {
                 to,
                 reason: RejectReason::CONSUMER,
                 detail: "disconnected before it was established".to_owned(),
@@ -184,16 +182,13 @@ impl Nic {
     }
 
     /// There will be no connection: gives back what it has, and tells the program.
-    fn fail(&mut self, id: ConnectionId, error: impl FnOnce(SocketAddr) -> ConnectError) {
+    fn fail(&mut self, device: &mut Device, id: ConnectionId, error: impl FnOnce(SocketAddr) -> ConnectError) {
         let Some(Attached { addresses, stage }) = self.attached.remove(&id) else { return };
         match stage {
-            Stage::Asking(asking) => self.release_qp(asking.qpn, asking.peer),
-            Stage::Accepted(_, connection, peer) => self.release_qp(connection.qpn, peer),
+            Stage::Asking(asking) => self.release_qp(device, asking.qpn, asking.peer),
+            Stage::Accepted(_, connection, peer) => self.release_qp(device, connection.qpn, peer),
             Stage::Asked(_) | Stage::Open(..) => {}
         }
-        self.connection_events.push_back(ConnectionEvent::Failed { id, error: error(addresses.dst()) });
+        self.events.push_back(ConnectionEvent::Failed { id, error: error(addresses.dst()) });
     }
 }
-
-/// Notices of the engine that wait for the program; the oldest go when nobody reads them.
-const EVENTS_MAX: usize = 4_096;

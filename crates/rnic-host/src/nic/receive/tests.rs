@@ -9,6 +9,7 @@ use socket2::SockAddr;
 use crate::bypass::Kind;
 use crate::config::NicConfig;
 use crate::connection::{ConnectionConfig, ConnectionEvent};
+use crate::nic::Nic;
 use crate::sys::{Outgoing, SocketOptions, UdpSocket};
 
 use super::*;
@@ -23,7 +24,8 @@ fn loopback() -> SocketAddr {
 fn recorded_request() -> Vec<u8> {
     let far = std::net::UdpSocket::bind(loopback()).expect("a free port");
     let mut nic = Nic::open(NicConfig::at(loopback())).expect("a free port");
-    let (pd, cq) = (nic.create_pd().expect("a protection domain"), nic.create_cq(16).expect("a legal size"));
+    let (pd, cq) =
+        (nic.verbs().create_pd().expect("a protection domain"), nic.verbs().create_cq(16).expect("a legal size"));
     let to = far.local_addr().expect("bound");
     nic.start_connect(to, SERVICE, &ConnectionConfig::new(pd, cq)).expect("a way there");
     while nic.progress() {}
@@ -51,14 +53,14 @@ fn hears(make: impl FnOnce(Vec<u8>) -> (Vec<u8>, u16)) -> (bool, crate::stats::N
         socket.send(&[Outgoing { to: &to, from: None, parts: &parts, segment: Some(segment), marking: Marking::NONE }]);
     assert_eq!(sent.expect("room"), 1);
     for _ in 0..100 {
-        if nic.link.stats.datagrams_received >= 2 {
+        if nic.stats().datagrams_received >= 2 {
             break;
         }
         nic.wait(Duration::from_ms(20)).expect("sockets can be waited for");
         nic.progress();
     }
     let heard = matches!(nic.poll_connection_event(), Some(ConnectionEvent::Requested(_)));
-    (heard, nic.link.stats)
+    (heard, *nic.stats())
 }
 
 /// What begins as Falcon's do, and is none.
@@ -99,22 +101,22 @@ fn a_record_too_long_for_a_datagram_does_not_end_the_capture() {
             let open = || Nic::open(NicConfig::shared()).expect("a free port");
             let (mut left, mut right) = (open(), open());
             let peer = left.acquire_host("127.0.0.1".parse().expect("an address"), None).expect("loopback");
-            let (target, now) = ((peer, right.port()), left.clock.now());
-            let way = left.link.peers.get(peer).way(target.1);
-            left.link.bypass.as_mut().expect("it is on").prepare(now, peer, &way);
+            let (target, now) = ((peer, right.port()), left.device.clock.now());
+            let way = left.device.link.peers.get(peer).way(target.1);
+            left.device.link.bypass.as_mut().expect("it is on").prepare(now, peer, &way);
             right.start_capture(Box::new(std::io::sink())).expect("somewhere");
             for _ in 0..200 {
                 left.progress();
                 right.progress();
             }
-            let bypass = left.link.bypass.as_mut().expect("it is on");
+            let bypass = left.device.link.bypass.as_mut().expect("it is on");
             let taken = bypass.send_own(now, target, &[&[byte][..], &vec![0; len - 1]].concat(), Kind::default());
             assert_eq!(taken, crate::bypass::Taken::Yes);
             bypass.publish(now);
             for _ in 0..200 {
                 right.progress();
             }
-            assert!(right.link.capture.is_some(), "{byte} and {len} bytes: {:?}", right.poll_notice());
+            assert!(right.device.link.capture.is_some(), "{byte} and {len} bytes: {:?}", right.poll_notice());
             assert_eq!(right.stats().captured + right.stats().bypass_broken, 1, "{byte} and {len} bytes");
         }
     }

@@ -1,5 +1,7 @@
 //! When somebody counts as gone, and when not.
 
+use std::net::SocketAddr;
+
 use super::*;
 
 fn at(ms: u64) -> Time {
