@@ -4,10 +4,10 @@
 //! checked against the slot's length: a mistake in the engine, or a peer that finds one, ends in a panic and not in
 //! foreign memory.
 //!
-//! Memory that [`crate::Nic::register`] makes belongs to the NIC; a program gets at it through the NIC, so the borrow
+//! Memory that [`crate::Verbs::register`] makes belongs to the NIC; a program gets at it through the NIC, so the borrow
 //! checker sees to it that nobody looks while packets are placed. Memory that is adopted as it is
-//! ([`crate::Nic::register_raw`]) belongs to somebody else, who has promised what stands there; when it is gone all the
-//! same, what touches it fails and nothing else does ([`guard`]).
+//! ([`crate::Verbs::register_raw`]) belongs to somebody else, who has promised what stands there; when it is gone all
+//! the same, what touches it fails and nothing else does ([`guard`]).
 
 mod guard;
 pub(crate) mod kept;
