@@ -1,0 +1,42 @@
+//! Every example runs, and prints what its head promises.
+
+use std::process::Command;
+
+/// Runs an example; returns what it has printed.
+fn run(program: &str) -> String {
+    let output = Command::new(program).output().expect("the example starts");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{program}: {}\n{out}{err}", output.status);
+    out.into_owned()
+}
+
+#[test]
+fn two_hosts_move_a_megabyte_through_losses() {
+    let out = run(env!("CARGO_BIN_EXE_two-hosts"));
+    assert!(out.contains("1048576 bytes written by irn, every byte compared"), "{out}");
+}
+
+#[test]
+fn a_simulation_repeats_itself() {
+    let out = run(env!("CARGO_BIN_EXE_simulate"));
+    assert!(["roce-gbn", "irn", "falcon"].iter().all(|transport| out.contains(transport)), "{out}");
+    assert_eq!(out, run(env!("CARGO_BIN_EXE_simulate")), "the same plan and seed");
+}
+
+#[test]
+fn a_controller_of_ones_own_keeps_queues_short() {
+    let out = run(env!("CARGO_BIN_EXE_own-controller"));
+    let queue = |transport: &str, control: &str| -> f64 {
+        let line = out.lines().find(|line| line.starts_with(transport) && line.contains(control)).expect("a row");
+        line.split_whitespace().rev().nth(2).and_then(|text| text.parse().ok()).expect("the mean queue")
+    };
+    assert!(queue("irn", "delay-target") < queue("irn", "line-rate") / 2.0, "{out}");
+    assert!(queue("falcon", "delay-target") < queue("falcon", "swift"), "{out}");
+}
+
+#[test]
+fn blocks_written_by_nvme_are_read_back() {
+    let out = run(env!("CARGO_BIN_EXE_nvme"));
+    assert!(out.contains("128 blocks of 512 bytes written and read back"), "{out}");
+    assert!(out.contains("LBA out of range"), "{out}");
+}
