@@ -17,7 +17,7 @@ SOAK_SECONDS ?= 600
 SOAK_SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-pyverbs test-pyverbs-newest lint check generate bench bench-timeouts fuzz fuzz-falcon sanitize soak test-apps test-interop long-test fresh fmt clean
+.PHONY: help build run test test-pyverbs test-pyverbs-newest lint check generate book bench bench-timeouts fuzz fuzz-falcon sanitize soak test-apps test-interop long-test fresh fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ generate: ## write what is generated: ARCHITECTURE's table of rooms, clippy.toml
 	cargo run --quiet --package rnic-check --locked -- --write
 	cargo test --quiet --package rnic-transports --locked -- --ignored write_the_memory_page
 	cargo test --quiet --package rnic-fabric --lib --locked -- --ignored write_the_plans_page
+
+book: ## the book of docs/, into out/book (needs mdbook)
+	mdbook build
 
 bench: ## every benchmark, in release, and a summary beside the floors
 	@scripts/setup build
