@@ -7,7 +7,7 @@
 use rnic_base::{BitRate, Duration, Time};
 
 use crate::agenda::NEVER;
-use crate::entry::{Entry, Flags};
+use crate::entry::{Entry, Flags, LINK_OVERHEAD};
 use crate::fault::FaultChain;
 use crate::link::LinkEnd;
 use crate::network::Network;
@@ -99,10 +99,11 @@ impl Port {
         PortStats { packets: self.packets, paused: stats.paused + lasting, ..*stats }
     }
 
-    /// Returns how long a packet that comes `now` waits behind `bytes` that wait already, if nobody pauses the port.
-    pub(crate) fn delay_behind(&self, now: Time, bytes: u64) -> Duration {
+    /// Returns how long a packet that comes `now` waits behind `frames` of `bytes` together that wait already, if
+    /// nobody pauses the port. Each takes its preamble and the gap behind it too, as when it is sent.
+    pub(crate) fn delay_behind(&self, now: Time, frames: u32, bytes: u64) -> Duration {
         let sending = Duration::from_ps(self.free_at.as_ps().saturating_sub(now.as_ps()));
-        sending + self.rate(now).serialize(bytes)
+        sending + self.rate(now).serialize(bytes + u64::from(frames) * LINK_OVERHEAD)
     }
 
     /// Returns the rate of the link at `now`, with the faults that slow it down.
@@ -178,5 +179,23 @@ impl Port {
             self.paused = false;
             self.rest.stats.paused += now.since(self.rest.paused_since);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A packet waits as long as the port takes to send those before it: each with its preamble and the gap behind it.
+    #[test]
+    fn a_wait_is_as_long_as_the_frames_before_it_keep_the_link_busy() {
+        let mut port =
+            Port::new(BitRate::gbps(100), Duration::from_us(1), LinkEnd { ring: 0, node: 0, port: 0, part: 0 });
+        let frame = Entry::pause_frame(Flags::PAUSE);
+        let (now, bytes) = (Time::from_us(5), u64::from(frame.frame_len));
+        assert_eq!(port.delay_behind(now, 3, 3 * bytes), BitRate::gbps(100).serialize(3 * frame.link_len()));
+        port.free_at = now + Duration::from_ns(30);
+        assert_eq!(port.delay_behind(now, 0, 0), Duration::from_ns(30));
+        assert_eq!(port.delay_behind(now + Duration::from_us(1), 0, 0), Duration::ZERO);
     }
 }

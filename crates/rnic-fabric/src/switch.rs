@@ -228,7 +228,7 @@ impl Switch {
                     }
                 }
                 if let Some(stamp) = stamp {
-                    stamp.write(now, &entry, waiting, &self.ports[output], network);
+                    stamp.write(now, &entry, self.queues.output(output), &self.ports[output], network);
                 }
             }
             self.queues.push(now, output, input, entry);

@@ -3,14 +3,15 @@
 //! Source: draft-ravi-ippm-csig-01, its signal max(PD); format and quantisation are [`Csig`](rnic_base::Csig)'s.
 //!
 //! Choices: a hop's delay is the wait in its queue, without the time on the wire, and is what the queue foretells when
-//! the packet enters it: the bytes that the output still has to send, at the rate that its link has at that time. The
-//! gaps between frames (20 bytes for each) are not counted, and a pause that the packet will meet is not foreseen. So
-//! the tag of a packet that does not wait need not be read: nothing that it carries could be replaced. Switches are
-//! numbered as the topology numbers them. Acknowledgements carry a tag, since all frames of a host do, and no switch
-//! writes into it: what they meet says nothing about the way of the data.
+//! the packet enters it: the frames that the output still has to send, each with its preamble and the gap behind it,
+//! at the rate that its link has at that time. A pause that the packet will meet is not foreseen. So the tag of a
+//! packet that does not wait need not be read: nothing that it carries could be replaced. Switches are numbered as the
+//! topology numbers them. Acknowledgements carry a tag, since all frames of a host do, and no switch writes into it:
+//! what they meet says nothing about the way of the data.
 
 use rnic_base::Time;
 
+use super::queues::Output;
 use crate::entry::{Entry, Flags};
 use crate::network::Network;
 use crate::port::Port;
@@ -30,10 +31,10 @@ impl Stamp {
         Self { locator }
     }
 
-    /// Writes into the packet of `entry`, which begins to wait for `port` now behind `waiting` bytes.
-    pub(super) fn write(self, now: Time, entry: &Entry, waiting: u64, port: &Port, network: &mut Network) {
+    /// Writes into the packet of `entry`, which begins to wait for `port` now behind what waits for `output` already.
+    pub(super) fn write(self, now: Time, entry: &Entry, output: &Output, port: &Port, network: &mut Network) {
         if entry.has(Flags::FALCON) && !entry.has(Flags::ACK) {
-            let delay = port.delay_behind(now, waiting);
+            let delay = port.delay_behind(now, output.packets, output.bytes);
             network.falcon_packets.ends_mut(entry.packet).stamp(delay, self.locator);
         }
     }
