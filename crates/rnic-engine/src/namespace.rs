@@ -1,5 +1,7 @@
 //! What queue pairs are in NVMe, the namespaces of a NIC, and the devices behind them.
 
+use std::collections::BTreeSet;
+
 use rnic_base::limits::QUEUES_MAX;
 use rnic_base::{Duration, Time};
 use rnic_nvme::device::{Io, QUEUE_DEPTH_MAX};
@@ -89,6 +91,8 @@ pub(crate) const SLOT: u32 = u32::MAX - 1;
 #[derive(Debug)]
 pub(crate) struct Drives {
     namespaces: Vec<Option<Namespace>>,
+    /// Those whose devices have something under way, by when the next of it is done: nobody looks at idle ones.
+    busy: BTreeSet<(Time, u32)>,
     /// Where their entry in the timer heap stands.
     armed: Deadline,
 }
@@ -99,11 +103,13 @@ struct Namespace {
     drive: Drive,
     /// Targets in front of it.
     users: u32,
+    /// By which time it is among the busy ones, if it is.
+    listed: Option<Time>,
 }
 
 impl Drives {
     pub(crate) const fn new() -> Self {
-        Self { namespaces: Vec::new(), armed: Deadline::NEVER }
+        Self { namespaces: Vec::new(), busy: BTreeSet::new(), armed: Deadline::NEVER }
     }
 
     /// Makes a namespace.
@@ -120,7 +126,7 @@ impl Drives {
             self.namespaces.push(None);
         }
         let drive = Drive::new(config.device);
-        self.namespaces[index] = Some(Namespace { config: *config, drive, users: 0 });
+        self.namespaces[index] = Some(Namespace { config: *config, drive, users: 0, listed: None });
         Ok(NamespaceId(index as u32))
     }
 
@@ -131,7 +137,9 @@ impl Drives {
         if place.as_ref().is_some_and(|namespace| namespace.users > 0) {
             return Err(ResourceError::Busy("namespace"));
         }
-        *place = None;
+        if let Some(at) = place.take().and_then(|namespace| namespace.listed) {
+            self.busy.remove(&(at, id.0));
+        }
         Ok(())
     }
 
@@ -156,19 +164,36 @@ impl Drives {
     pub(crate) fn submit(&mut self, now: Time, id: NamespaceId, io: Io, timers: &mut Timers) {
         if let Some(Some(namespace)) = self.namespaces.get_mut(id.0 as usize) {
             namespace.drive.submit(now, io);
+            self.list(id.0);
             self.arm(timers);
         }
     }
 
     /// Returns a request that is done by `now`, if there is one.
     pub(crate) fn done(&mut self, now: Time) -> Option<Io> {
-        self.namespaces.iter_mut().flatten().find_map(|namespace| namespace.drive.done(now))
+        let (_, index) = self.busy.first().filter(|(at, _)| *at <= now)?;
+        let index = *index;
+        let io = self.namespaces[index as usize].as_mut().and_then(|namespace| namespace.drive.done(now));
+        self.list(index);
+        io
+    }
+
+    /// Puts the namespace with that index among the busy ones where it belongs now.
+    fn list(&mut self, index: u32) {
+        let Some(namespace) = &mut self.namespaces[index as usize] else { return };
+        let next = namespace.drive.next_done();
+        let listed = core::mem::replace(&mut namespace.listed, next);
+        if listed != next {
+            listed.map(|at| self.busy.remove(&(at, index)));
+            next.map(|at| self.busy.insert((at, index)));
+        }
     }
 
     /// Forgets what the queue pair in `slot` has asked of `id`.
     pub(crate) fn forget(&mut self, now: Time, id: NamespaceId, slot: u32, timers: &mut Timers) {
         if let Some(Some(namespace)) = self.namespaces.get_mut(id.0 as usize) {
             namespace.drive.forget(now, slot);
+            self.list(id.0);
             // Its places have gone to others.
             self.arm(timers);
         }
@@ -185,9 +210,47 @@ impl Drives {
 
     /// Makes sure that the NIC wakes when the next request is done.
     pub(crate) fn arm(&mut self, timers: &mut Timers) {
-        let next = self.namespaces.iter().flatten().filter_map(|namespace| namespace.drive.next_done()).min();
-        if let Some(next) = next {
-            timers.arm(SLOT, Deadline::at(next), &mut self.armed);
+        if let Some((next, _)) = self.busy.first() {
+            timers.arm(SLOT, Deadline::at(*next), &mut self.armed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rnic_base::BitRate;
+    use rnic_nvme::device::Service;
+    use rnic_nvme::{Direction, Extent};
+
+    use super::*;
+
+    fn config(latency_us: u64) -> NamespaceConfig {
+        let service = Service { latency: Duration::from_us(latency_us), bandwidth: BitRate::gbps(100) };
+        let device = DeviceConfig { read: service, write: service, queue_depth: 2, block_log2: 9 };
+        NamespaceConfig { number: 1, blocks: 64, pd: PdId(0), addr: 0, key: Key(0), device }
+    }
+
+    fn io(owner: u32, tag: u32) -> Io {
+        Io { owner, tag, direction: Direction::Read, extent: Extent { first_block: 0, blocks: 1 } }
+    }
+
+    /// Requests are done in the order of time, whichever namespace they are of, and idle ones are not among the busy.
+    #[test]
+    fn what_is_done_comes_by_time_and_idle_namespaces_are_not_looked_at() {
+        let (mut drives, mut timers) = (Drives::new(), Timers::default());
+        let ids: Vec<NamespaceId> =
+            (0..64).map(|index| drives.create(&config(200 - index)).expect("a legal namespace")).collect();
+        for (index, tag) in [(3, 0), (50, 1), (50, 2), (50, 3), (20, 4)] {
+            drives.submit(Time::ZERO, ids[index], io(index as u32, tag), &mut timers);
+        }
+        assert_eq!(drives.busy.len(), 3);
+        assert_eq!(drives.done(Time::from_us(149)), None);
+        // The third of the one waits for a place, and so longer than the others.
+        let done: Vec<u32> = core::iter::from_fn(|| drives.done(Time::from_us(250))).map(|io| io.tag).collect();
+        assert_eq!((done, drives.busy.len()), (vec![1, 2, 4, 0], 1));
+        drives.forget(Time::from_us(251), ids[50], 50, &mut timers);
+        assert_eq!((drives.done(Time::from_us(1_000)), drives.busy.len()), (None, 0));
+        drives.submit(Time::from_us(1_000), ids[3], io(3, 5), &mut timers);
+        assert_eq!((drives.destroy(ids[3]), drives.busy.len()), (Ok(()), 0));
     }
 }
