@@ -321,6 +321,16 @@ fn nvme_says_what_it_needs() {
         let config = PerfConfig { size_bytes, ..falcon(Op::NvmeWrite) };
         assert!(refused(&mut nic, config).ends_with("expected whole blocks of 512 bytes, at most 1 MiB"));
     }
+    for depth in [8_193, 20_000] {
+        let said = refused(&mut nic, PerfConfig { depth, ..falcon(Op::NvmeRead) });
+        assert!(
+            said.starts_with(&format!("depth of a queue pair for NVMe is {depth}, expected at most 8192")),
+            "{said}"
+        );
+        assert!(said.contains("have fewer in flight, or more queue pairs") && said.lines().count() == 1, "{said}");
+    }
+    let deepest = PerfConfig { depth: 8_192, ..falcon(Op::NvmeRead) };
+    rnic_host::perf::check(&deepest, 4_096).expect("it can be");
 }
 
 /// Before anything is sent: nobody listens there.

@@ -35,8 +35,7 @@ pub fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<Per
     let any_order = order::is_any(&terms.choice) || config.op.is_nvme();
     let layout = Layout::new(config.op, config.operation_bytes(), config.depth, config.verify, any_order);
     let local_bytes = layout.local_bytes(config.qps);
-    // A Write that is read back has two entries, and an entry is free when those before it are.
-    let each = if config.op.is_nvme() { 4 } else { 2 };
+    let each = if config.op.is_nvme() { nvme::ENTRIES } else { 2 };
     let queue = config.depth.saturating_mul(each).min(WORK_REQUESTS_MAX);
     let nvme = nvme::initiator(config.op);
     let wanted = Wanted { task, local_bytes, qps: config.qps, queue, nvme };
@@ -93,8 +92,9 @@ pub fn check(config: &PerfConfig, mtu_bytes: u32) -> Result<(), PerfError> {
 }
 
 fn check_against(config: &PerfConfig, choice: &TransportChoice, mtu_bytes: u32) -> Result<(), PerfError> {
-    check_ranges(config)?;
+    // What NVMe takes is narrower.
     nvme::check(config, choice, mtu_bytes)?;
+    check_ranges(config)?;
     order::check(config, choice, mtu_bytes)
 }
 

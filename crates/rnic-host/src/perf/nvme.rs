@@ -1,5 +1,6 @@
 //! Commands of NVMe: the namespace of the end that serves, and what the other end must know of it.
 
+use rnic_base::limits::WORK_REQUESTS_MAX;
 use rnic_base::{BitRate, Duration};
 use rnic_engine::{
     DeviceConfig, DeviceService, NVME_UNIT, NVME_UNITS_MAX, NamespaceConfig, NamespaceId, NvmeInitiator, NvmeReads,
@@ -15,6 +16,14 @@ use crate::nic::Nic;
 const BLOCK_LOG2: u32 = 9;
 /// The number of the namespace of a session.
 const NAMESPACE: u16 = 1;
+/// Entries of the send queue for each command in flight: a Write that is read back has two, and an entry is free when
+/// those before it are.
+pub(super) const ENTRIES: u32 = 4;
+/// Commands in flight on a queue pair, at most.
+const DEPTH_MAX: u32 = WORK_REQUESTS_MAX / ENTRIES;
+const DEPTH_EXPECTED: &str = "at most 8192, for each command may take 4 of the 32768 entries of a send queue: have \
+                              fewer in flight, or more queue pairs";
+const _: () = assert!(DEPTH_MAX == 8_192 && WORK_REQUESTS_MAX == 32_768);
 /// How long a command may take: what hosts of NVMe have unless they are told otherwise.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Memory has next to no latency, and as many places as there are units.
@@ -37,6 +46,10 @@ pub(super) fn check(config: &PerfConfig, choice: &TransportChoice, mtu_bytes: u3
     if mtu_bytes < NVME_UNIT {
         let (what, expected) = ("MTU of NVMe", "at least 4096 bytes, a unit");
         return Err(PerfError::Plan { what, given: mtu_bytes.into(), expected });
+    }
+    if config.depth > DEPTH_MAX {
+        let what = "depth of a queue pair for NVMe";
+        return Err(PerfError::Plan { what, given: config.depth.into(), expected: DEPTH_EXPECTED });
     }
     let (size, most) = (config.size_bytes, NVME_UNIT * NVME_UNITS_MAX);
     if size == 0 || size > most || !size.is_multiple_of(1 << BLOCK_LOG2) {
