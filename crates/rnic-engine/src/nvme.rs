@@ -16,10 +16,14 @@
 //! | command | a Read or Write in the send queue; its remote address is the byte of the namespace where it begins |
 //! | completion | in the send completion queue, each as it comes: commands have no order |
 //! | failure | a [`crate::WcStatus`], and [`crate::Completion::nvme_failure`]; the queue pair lives |
+//! | lost connection | [`crate::WcStatus`] alone, as with RDMA; the queue pair has failed |
 //! | namespace | a registered range of memory, and a device that says when it has read or written |
 //!
-//! A command that fails ends alone, as with `errors=complete-in-error`; a connection that is lost ends the queue pair,
-//! as with RDMA. Both ends must be NVMe's: an RDMA queue pair refuses commands by name and lives.
+//! A command that fails ends alone, as with `errors=complete-in-error`. A connection that is lost ends the queue pair,
+//! as with RDMA: the oldest command that has not ended by then has the reason, [`crate::WcStatus::RetryExceeded`],
+//! those behind it are flushed, wherever each of them was, and none has a failure of NVMe's. So a completion with such
+//! a failure says that the queue pair lives. Both ends must be NVMe's: an RDMA queue pair refuses commands by name and
+//! lives.
 
 mod end;
 mod memory;

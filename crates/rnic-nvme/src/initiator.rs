@@ -5,7 +5,7 @@
 //! A command is cut into at most two parts, each for one connection, and each part into units. Units of a connection
 //! leave in the order of commands, as many as may be under way there; the first answer ends a unit, and the last unit
 //! ends the command. A command that failed has failed as its first failing unit, by number, did: what others moved has
-//! been moved.
+//! been moved. One that was under way when its connection was lost is lost, whatever had become of some of its units.
 
 use core::mem;
 use std::collections::VecDeque;
@@ -728,10 +728,14 @@ impl Initiator {
     /// Unit `number` of `command` has ended.
     fn count(&mut self, command: u32, number: u32, result: Result<(), Failure>) {
         let active = self.commands.get_mut(command).expect("its last unit has not ended");
-        if let Err(failure) = result
-            && active.failure.is_none_or(|(first, _)| number < first)
-        {
-            active.failure = Some((number, failure));
+        if let Err(failure) = result {
+            let is_lost = |failure| failure == Failure::Lost;
+            let tells = active.failure.is_none_or(|(first, known)| {
+                is_lost(failure) && !is_lost(known) || is_lost(failure) == is_lost(known) && number < first
+            });
+            if tells {
+                active.failure = Some((number, failure));
+            }
         }
         active.done += 1;
         if active.done == active.units {

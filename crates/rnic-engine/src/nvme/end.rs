@@ -149,7 +149,8 @@ impl NvmeEnd {
             let (first_block, blocks) = (wqe.remote >> *block_log2, wqe.length >> *block_log2);
             let command = Command { direction, first_block, blocks, cookie: counter.into() };
             let (packets, result) = (wqe.packets, initiator.submit(core.now, &command));
-            if result == Err(SubmitError::Full) {
+            // Of a connection that is lost, the queue pair says how what is posted ends.
+            if matches!(result, Err(SubmitError::Full | SubmitError::Lost(_))) {
                 break;
             }
             verbs.send.advance(packets);
@@ -165,7 +166,10 @@ impl NvmeEnd {
         match &mut self.role {
             Role::Initiator { initiator, .. } => {
                 while let Some(done) = initiator.poll() {
-                    complete(verbs, core, done.cookie as u32, done.result);
+                    // A lost connection ends the queue pair with all that is posted, in order.
+                    if done.result != Err(Failure::Lost) {
+                        complete(verbs, core, done.cookie as u32, done.result);
+                    }
                 }
             }
             Role::Target { target, namespace } => {

@@ -272,6 +272,42 @@ fn a_peer_that_is_gone_ends_the_queue_pair_as_with_rdma() {
     assert!(pair.ends[0].engine.falcon_stats().is_some_and(|stats| stats.is_idle));
 }
 
+/// Commands that wait for a slow device, whose packets are under way, and that have never left: when the connection is
+/// lost the oldest has the reason and those behind it are flushed, wherever each was.
+#[test]
+fn a_lost_connection_ends_all_commands_by_one_rule() {
+    for reads in [Reads::Push, Reads::Pull] {
+        let setup = Setup { retry_count: 2, ..setup() };
+        let mut pair = Pair::new(&setup, |_| DELIVERED);
+        let (pd, service) = (pair.ends[1].pd, DeviceService { latency: SLOW, bandwidth: BitRate::gbps(20) });
+        let device = DeviceConfig { read: service, write: service, queue_depth: 1_024, block_log2: BLOCK.ilog2() };
+        let key = Key(pair.ends[1].key);
+        let config = NamespaceConfig { number: NUMBER, blocks: BLOCKS, pd, addr: DRIVE, key, device };
+        let target = pair.ends[1].engine.nvme().create_namespace(&config).expect("a legal namespace");
+        let [ours, _] = pair.connect_nvme(&setup, [Some(initiator(NUMBER, reads)), Some(NvmeRole::Target(target))]);
+        let all = |pair: &mut Pair, range: core::ops::Range<u64>| {
+            range.for_each(|wr_id| command(pair, ours, wr_id, wr_id % 2 == 1, (0, BLOCKS as u32), BASE));
+        };
+        all(&mut pair, 0..4);
+        pair.run_for(DELAY * 20);
+        pair.set_fate(|_| LOST);
+        // 32 units each: the last ones find no place among those that may be under way.
+        all(&mut pair, 4..24);
+        pair.run_for(Duration::from_secs(2));
+        let ended: Vec<_> = pair.ends[0].done.drain(..).collect();
+        let expected: Vec<_> = (0..24)
+            .map(|wr_id| (wr_id, if wr_id == 0 { WcStatus::RetryExceeded } else { WcStatus::WrFlushed }, None))
+            .collect();
+        let told: Vec<_> = ended.iter().map(|done| (done.wr_id, done.status, done.nvme_failure())).collect();
+        assert_eq!(told, expected, "{reads:?}");
+        assert_eq!(state(&pair, 0, ours), QpState::Error);
+        assert!(pair.ends[0].engine.falcon_stats().is_some_and(|stats| stats.is_idle));
+    }
+}
+
+/// Longer than it takes to give up on a peer.
+const SLOW: Duration = Duration::from_secs(20);
+
 /// Whatever the device has under way when its target goes is nobody's: least of all that of the next queue pair in the
 /// same slot.
 #[test]
