@@ -11,7 +11,6 @@ use rnic_falcon::transaction::AnswerError;
 use rnic_wire::NakCode;
 use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, Rsn};
 
-use super::request::Handed;
 use super::serve::Serving;
 use super::upper::handle;
 use super::{FalconEnd, Lack, Link, Nic, SLOT, Schedule, header};
@@ -84,15 +83,15 @@ impl FalconEnd {
         }
         let has_answered = link.serve(schedule, verbs, core, nic);
         let handed = link.mapping.hand_in(&mut link.connection, verbs, core, nic);
-        if let Handed::NoRoom { lack, .. } = handed {
+        if let Some(lack) = handed.lack {
             schedule.wait_for(nic, verbs.head.slot, lack);
         }
         if let Some(lack) = waited {
-            let has_handed = matches!(handed, Handed::Some | Handed::NoRoom { any: true, .. });
+            let has_answered = has_answered || handed.answers;
             let has_taken = match lack {
                 Lack::Answer => has_answered,
-                Lack::Request | Lack::Reserve => has_handed,
-                Lack::Share => has_answered || has_handed,
+                Lack::Request | Lack::Reserve => handed.requests,
+                Lack::Share => has_answered || handed.requests,
             };
             // There may be more than it took, or it took none.
             if has_taken || !schedule.waits.has(lack) {

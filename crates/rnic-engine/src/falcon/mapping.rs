@@ -5,6 +5,7 @@
 use rnic_falcon::connection::Connection;
 use rnic_falcon::delivery::{Arrival, Leaving, Reception};
 use rnic_falcon::resources::Resources;
+use rnic_falcon::transaction::Transactions;
 use rnic_policy::FalconErrors;
 use rnic_wire::falcon::{Body, Packet, PacketType};
 
@@ -230,10 +231,13 @@ fn hand_in_nvme(
     core: &mut Core,
     nic: &mut Nic,
 ) -> Handed {
-    let submitted = connection.transactions().stats().submitted;
+    // Nothing gives room back meanwhile.
+    let held = |transactions: &Transactions| (transactions.stats().submitted, transactions.usage().data.packets);
+    let before = held(connection.transactions());
     let blocked = end.hand_in(verbs, core, &mut nic.resources, connection);
     let transactions = connection.transactions();
-    let any = transactions.stats().submitted > submitted;
+    let after = held(transactions);
+    let (requests, answers) = (after.0 > before.0, after.1 > before.1);
     let lack = if blocked.answer {
         let is_over = transactions.answers_exceed_share(&nic.resources);
         Some(if is_over { Lack::Share } else { Lack::Answer })
@@ -243,9 +247,5 @@ fn hand_in_nvme(
     } else {
         None
     };
-    match lack {
-        Some(lack) => Handed::NoRoom { any, lack },
-        None if any => Handed::Some,
-        None => Handed::Nothing,
-    }
+    Handed { requests, answers, lack }
 }

@@ -109,20 +109,15 @@ impl Requests {
     }
 }
 
-/// What became of an attempt to hand in requests.
+/// The result of an attempt to hand in requests, and with NVMe answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Handed {
-    /// Nothing, and nothing was to be.
-    Nothing,
-    /// Some, and no more are to be now.
-    Some,
-    /// There is no room: try again when others give some back.
-    NoRoom {
-        /// Some were handed in before.
-        any: bool,
-        /// Of which sort.
-        lack: Lack,
-    },
+pub(super) struct Handed {
+    /// Some requests were taken.
+    pub(super) requests: bool,
+    /// Some answers were.
+    pub(super) answers: bool,
+    /// There is no room of that sort for what is next: try again when others give some back.
+    pub(super) lack: Option<Lack>,
 }
 
 impl Requests {
@@ -182,7 +177,8 @@ impl Requests {
                     verbs.send.put_back(counter, verbs.send.queue.get(counter).packets);
                 }
                 core.count_wait(WaitReason::Window);
-                return Handed::NoRoom { any, lack: lack_of(nic, connection, &submission) };
+                let lack = Some(lack_of(nic, connection, &submission));
+                return Handed { requests: any, answers: false, lack };
             }
             any = true;
             self.next_sn = self.next_sn.wrapping_add(1);
@@ -191,7 +187,7 @@ impl Requests {
             }
             verbs.send.advance(1);
         }
-        if any { Handed::Some } else { Handed::Nothing }
+        Handed { requests: any, answers: false, lack: None }
     }
 
     /// The peer will owe data; whether it is the first of its entry's.

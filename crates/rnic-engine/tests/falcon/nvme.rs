@@ -10,7 +10,7 @@ use rnic_nvme::initiator::Failure;
 use rnic_nvme::{DeviceConfig, PeerError, Reads, status};
 use rnic_wire::Qpn;
 
-use crate::common::{BASE, DELAY, DELIVERED, INBOX, LOST, Pair, Setup, Side, attributes, bad};
+use crate::common::{BASE, DELAY, DELIVERED, INBOX, LOST, Pair, Sent, Setup, Side, attributes, bad};
 
 const BLOCK: u32 = 512;
 const BLOCKS: u64 = 256;
@@ -347,4 +347,38 @@ fn a_target_that_is_reset_or_destroyed_leaves_nothing_at_its_device() {
     pair.ends[1].engine.modify_to_reset(theirs).expect("it is there");
     pair.run_for(Duration::from_ms(20));
     assert!(pair.ends[1].engine.falcon_stats().is_some_and(|stats| stats.is_idle));
+}
+
+/// Targets whose answers hold their share of the NIC, beside one that holds most of it and goes: those that hold the
+/// least go on at once, each, for whoever has given answers has the next one tried, although it wants to give more.
+#[test]
+fn f35_targets_go_on_when_another_gives_its_room_back() {
+    let small = Setup { mtu: 4_096, depth: 32, ..Setup::new(&[("resources", "2")]) };
+    let mut pair = Pair::unconnected(&small, |_| DELIVERED);
+    // The initiators' NIC has room for all.
+    let Side { engine, pd, cq, qpn, .. } = &mut pair.ends[0];
+    engine.destroy_qp(*qpn).expect("it is there");
+    let large = Setup::new(&[("resources", "1000")]);
+    engine.create_qp(&attributes(&large, *pd, *cq, None)).expect("the first of its NIC");
+    let key = pair.ends[1].key;
+    let target = namespace(&mut pair, key);
+    let roles = [Some(initiator(NUMBER, Reads::Pull)), Some(NvmeRole::Target(target))];
+    let ends: Vec<[Qpn; 2]> = (0..6).map(|_| pair.connect_nvme(&setup(), roles)).collect();
+    // What targets say does not arrive for long.
+    pair.set_fate(|sent| if sent.from == 1 { [Some(Duration::from_ms(5)), None] } else { DELIVERED });
+    for [ours, _] in &ends {
+        (0..16).for_each(|wr_id| command(&mut pair, *ours, wr_id, false, (0, BLOCKS as u32), BASE));
+        pair.run_for(Duration::from_us(150));
+    }
+    let answers = |pair: &Pair, to: Qpn| {
+        let is_answer = |sent: &&Sent| sent.kind == TransmitKind::Response && sent.packet.cid.get() == to.get();
+        pair.log.iter().filter(is_answer).count()
+    };
+    let before: Vec<usize> = ends.iter().map(|[ours, _]| answers(&pair, *ours)).collect();
+    pair.ends[1].engine.destroy_qp(ends[0][1]).expect("it is there");
+    pair.ends[1].others.retain(|qpn| *qpn != ends[0][1]);
+    pair.run_for(Duration::from_ns(1));
+    let after: Vec<usize> = ends.iter().map(|[ours, _]| answers(&pair, *ours)).collect();
+    // Each had half of what those before it had left; the others hold as much as is free.
+    assert!((3..6).all(|end| after[end] > before[end]), "{before:?} answers before, {after:?} after");
 }
