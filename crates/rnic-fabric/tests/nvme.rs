@@ -292,3 +292,33 @@ fn a_command_that_its_drive_keeps_for_more_than_half_a_minute_fails() {
     assert!(told.ends_with("an NVMe command failed: it took too long"), "{told}");
     assert_eq!((report.flows_unfinished, report.flows, report.messages, report.bytes), (0, 0, 0, 0));
 }
+
+/// A link to the client that carries nothing from some time on: its queue pair fails, and it posts nothing more. All
+/// that it posted then would be flushed at the same moment, and posted again, without end.
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the thread is there to notice that a run does not end, and decides nothing"
+)]
+fn a_client_whose_queue_pair_fails_posts_nothing_more() {
+    let text = plan(
+        "op = \"read\"\nmessage = \"16KiB\"\ndepth = 8",
+        "[[fault]]\nkind = \"down\"\nlinks = \"*host-0*\"\nfrom = \"1ms\"\nuntil = \"5s\"",
+    );
+    let text = text.replace("duration = \"6ms\"", "duration = \"2s\"");
+    let (report, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let plan = Plan::from_toml(&text).expect("a sound plan");
+        let ended = Simulation::new(&plan, 1).expect("a sound plan").run(&mut |_| ControlFlow::Continue(()));
+        report.send(ended).expect("somebody waits for it");
+    });
+    // It takes some milliseconds.
+    let report = told.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends");
+    assert!(report.messages > 100 && report.flows_unfinished == 0, "{report:?}");
+    // By the rule of verbs, at one time: the oldest has the reason, those behind it are flushed.
+    let [first, rest @ ..] = report.violations.as_slice() else { panic!("nothing was told") };
+    let (when, why) = first.split_once(": ").expect("a time and a text");
+    assert_eq!((why, rest.len()), ("an NVMe command failed: RetryExceeded", 7));
+    let flushed = format!("{when}: an NVMe command failed: WrFlushed");
+    assert!(rest.iter().all(|told| *told == flushed), "{:?}", report.violations);
+}
