@@ -66,6 +66,20 @@ fn f2_a_drive_is_as_fast_over_the_network_as_in_its_own_host() {
     }
 }
 
+/// A drive that serves few units at once, so that its latency bounds it: long commands have as many units, and wait as
+/// long, in the drive's own host as over the network.
+#[test]
+fn f2_a_short_queue_bounds_long_commands_alike_with_and_without_the_network() {
+    let work = "op = \"read\"\nmessage = \"64KiB\"\ndepth = 4";
+    let run = |rest: &str| run(&plan(work, rest).replace("queue_depth = 128", "queue_depth = 8"));
+    let [remote, local] = [WARM, &format!("local = true\n{WARM}")].map(run);
+    let [far, near] = [&remote, &local].map(|report| report.steady_goodput_gbps.expect("it ends by the clock"));
+    // Eight units at once, each some 61 us: 4.3 Gbit/s, of the 26 that whole commands would have.
+    assert!((4.0..4.5).contains(&near) && (0.95..1.02).contains(&(far / near)), "{far} of {near} Gbit/s");
+    let [far, near] = [remote, local].map(|report| report.latency_us.expect("latencies are recorded").p50);
+    assert!((0.0..20.0).contains(&(far - near)), "{far} us, {near} us alone");
+}
+
 /// What a report of a drive's users says follows from the commands that are done.
 #[test]
 fn commands_that_are_done_are_the_flows_of_the_report() {

@@ -8,12 +8,12 @@
 //! beginning on, and one that is written has it in the end ([`first_wrong_block`]).
 
 mod load;
+mod local;
 
 use rnic_base::{Duration, Time};
 use rnic_engine::{Completion, Engine, PostError, RemoteMemory, SendFlags, SendOp, SendRequest, Sge, WcStatus};
-use rnic_nvme::device::{Full, Io};
 use rnic_nvme::initiator::Command;
-use rnic_nvme::{Device, Direction, Extent};
+use rnic_nvme::{Direction, Extent};
 use rnic_wire::Qpn;
 
 use super::memory::Memory;
@@ -22,6 +22,7 @@ use crate::check::Violations;
 use crate::workload::nvme::{BLOCK_LOG2, NvmePlan};
 
 pub(crate) use load::Load;
+use local::LocalDrive;
 
 /// Work request numbers with this bit are commands.
 pub(crate) const NVME_WORK: u64 = 1 << 61;
@@ -42,7 +43,7 @@ enum Way {
     /// By a queue pair, from and to these buffers: one for each command under way.
     Remote { qpn: Qpn, buffers: Buffers },
     /// The drive is the host's own.
-    Local(Box<Device>),
+    Local(Box<LocalDrive>),
 }
 
 impl NvmeUser {
@@ -53,7 +54,7 @@ impl NvmeUser {
 
     /// Returns a host that uses its own drive.
     pub(crate) fn local(load: Load, plan: &NvmePlan) -> Self {
-        Self { load, way: Way::Local(Box::new(Device::new(plan.drive))) }
+        Self { load, way: Way::Local(Box::new(LocalDrive::new(plan.drive, plan.depth))) }
     }
 
     /// Returns how many commands are not done.
@@ -84,13 +85,13 @@ impl NvmeUser {
     /// Posts commands; at a drive of its own, does what is due there. Returns when it wants to be called again.
     #[cold]
     pub(super) fn start(&mut self, now: Time, mut parts: Parts<'_>) -> Option<Time> {
-        if let Way::Local(device) = &mut self.way {
-            while let Some(io) = device.done(now) {
-                self.load.done(now, io.tag.into(), parts.sessions);
+        if let Way::Local(drive) = &mut self.way {
+            while let Some(cookie) = drive.done(now) {
+                self.load.done(now, cookie, parts.sessions);
             }
         }
         self.post(now, &mut parts);
-        if let Way::Local(device) = &self.way { device.next_done() } else { None }
+        if let Way::Local(drive) = &self.way { drive.next_done() } else { None }
     }
 
     /// Takes the end of a command, and posts the next.
@@ -132,11 +133,9 @@ impl NvmeUser {
                     let request = SendRequest { wr_id, op, sges: &[sge], flags: SendFlags::SIGNALED };
                     parts.engine.post_send(*qpn, &request)
                 }
-                Way::Local(device) => {
-                    let extent = Extent { first_block: command.first_block, blocks: command.blocks };
-                    let io = Io { owner: 0, tag: command.cookie as u32, direction: command.direction, extent };
-                    let taken = device.submit(now, io);
-                    taken.map(drop).map_err(|Full| PostError::QueueFull)
+                Way::Local(drive) => {
+                    drive.submit(now, &command);
+                    Ok(())
                 }
             };
             let Err(error) = result else { continue };

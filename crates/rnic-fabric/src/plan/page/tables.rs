@@ -519,7 +519,13 @@ queue_depth = 128
         key("write_rate", "rate", Needed, r#""12Gbps""#, "of writes"),
         key("write_latency", "duration", Needed, r#""15us""#, "of each"),
         key("queue_depth", "number", Needed, "128", "units of 4096 bytes, or less, that it serves at once"),
-        key("local", "true or false", Is("false"), "true", "its own host uses it, without a network"),
+        key(
+            "local",
+            "true or false",
+            Is("false"),
+            "true",
+            "its own host uses it, by the same units, without a network",
+        ),
         key(
             "reads",
             "words",

@@ -1,0 +1,54 @@
+//! A drive that its own host uses: commands are served in units, as those that come over the network are.
+
+use rnic_base::Time;
+use rnic_nvme::device::Io;
+use rnic_nvme::initiator::Command;
+use rnic_nvme::{DeviceConfig, Drive, Extent, UNIT};
+
+use crate::workload::nvme::BLOCK_LOG2;
+
+/// The drive of a host that uses it itself.
+#[derive(Debug)]
+pub(super) struct LocalDrive {
+    drive: Drive,
+    /// Units that are not done of each command, by its cookie.
+    left: Box<[u32]>,
+}
+
+/// Blocks of a unit, at most.
+const UNIT_BLOCKS: u32 = UNIT >> BLOCK_LOG2;
+
+impl LocalDrive {
+    /// Returns a drive for commands with cookies below `depth`.
+    pub(super) fn new(config: DeviceConfig, depth: u32) -> Self {
+        Self { drive: Drive::new(config), left: vec![0; depth as usize].into_boxed_slice() }
+    }
+
+    /// Takes a command. Its units wait where the drive has no place.
+    pub(super) fn submit(&mut self, now: Time, command: &Command) {
+        let Command { direction, first_block, blocks, cookie } = *command;
+        self.left[cookie as usize] = blocks.div_ceil(UNIT_BLOCKS);
+        for before in (0..blocks).step_by(UNIT_BLOCKS as usize) {
+            let blocks = (blocks - before).min(UNIT_BLOCKS);
+            let extent = Extent { first_block: first_block + u64::from(before), blocks };
+            self.drive.submit(now, Io { owner: 0, tag: cookie as u32, direction, extent });
+        }
+    }
+
+    /// Returns a command whose last unit is done by `now`, if there is one.
+    pub(super) fn done(&mut self, now: Time) -> Option<u64> {
+        loop {
+            let io = self.drive.done(now)?;
+            let left = &mut self.left[io.tag as usize];
+            *left -= 1;
+            if *left == 0 {
+                return Some(io.tag.into());
+            }
+        }
+    }
+
+    /// Returns when the next unit is done.
+    pub(super) fn next_done(&self) -> Option<Time> {
+        self.drive.next_done()
+    }
+}
