@@ -5,10 +5,12 @@
 //! whose places they get by turns. To the loop of a host it is a queue pair like all others.
 //!
 //! With `payload = "checked"` bytes count: a block of a drive that is read has the pattern of its number from the
-//! beginning on, and one that is written has it in the end ([`first_wrong_block`]).
+//! beginning on, and one that is written has in the end that of its number and of the last command that wrote it, or of
+//! one of the last, where they were under way at once ([`first_wrong_block`]).
 
 mod load;
 mod local;
+mod written;
 
 use rnic_base::{Duration, Time};
 use rnic_engine::{Completion, Engine, PostError, RemoteMemory, SendFlags, SendOp, SendRequest, Sge, WcStatus};
@@ -67,8 +69,8 @@ impl NvmeUser {
         self.load.all_done()
     }
 
-    /// Returns the blocks that commands have written.
-    pub(crate) fn written(&self) -> impl Iterator<Item = Extent> {
+    /// Returns the blocks that commands have written, and the passes that may be there.
+    pub(crate) fn written(&self) -> impl Iterator<Item = (Extent, Vec<u64>)> {
         self.load.written()
     }
 }
@@ -103,7 +105,7 @@ impl NvmeUser {
             let place = if let Way::Remote { buffers, .. } = way { buffers.block } else { None };
             if let (Direction::Read, Some(block), Some(memory)) = (load.plan().direction, place, &parts.memory) {
                 let local = block.local + cookie * load.plan().bytes;
-                if let Some((number, byte)) = first_wrong_block(memory, local, load.extent(cookie)) {
+                if let Some((number, byte)) = first_wrong_block(memory, local, load.extent(cookie), &[AT_FIRST]) {
                     let what = format!("an NVMe command has read block {number} wrong, from byte {byte} on");
                     parts.violations.add(now, what);
                 }
@@ -128,7 +130,7 @@ impl NvmeUser {
                 Way::Remote { qpn, buffers } => {
                     let (wr_id, op, sge) = request(buffers, load.plan(), &command);
                     if let (Direction::Write, Some(memory)) = (command.direction, &mut parts.memory) {
-                        fill(memory, buffers, sge.addr, &command);
+                        fill(memory, buffers, sge.addr, &command, load.pass(command.cookie));
                     }
                     let request = SendRequest { wr_id, op, sges: &[sge], flags: SendFlags::SIGNALED };
                     parts.engine.post_send(*qpn, &request)
@@ -175,17 +177,28 @@ impl Host {
     }
 }
 
+/// The pass over a drive that is there before any command has written.
+const AT_FIRST: u64 = 0;
+
+/// Returns the pattern of block `number` in that pass.
+fn pattern_of(number: u64, pass: u64) -> u64 {
+    pass << 32 ^ number
+}
+
 /// Fills `blocks` of a drive, whose first byte is at `local`, with their patterns.
 pub(crate) fn fill_drive(memory: &mut Memory, local: u64, blocks: u64) {
     for number in 0..blocks {
-        memory.fill(local + (number << BLOCK_LOG2), 1 << BLOCK_LOG2, number);
+        memory.fill(local + (number << BLOCK_LOG2), 1 << BLOCK_LOG2, pattern_of(number, AT_FIRST));
     }
 }
 
-/// Returns the first block of `extent`, whose first byte is at `local`, that has not its pattern, and which byte of it.
-pub(crate) fn first_wrong_block(memory: &Memory, local: u64, extent: Extent) -> Option<(u64, u64)> {
+/// Returns the first block of `extent`, whose first byte is at `local`, that has the pattern of none of `passes`, and
+/// the first byte of it that is wrong.
+pub(crate) fn first_wrong_block(memory: &Memory, local: u64, extent: Extent, passes: &[u64]) -> Option<(u64, u64)> {
     (extent.first_block..).zip(0..u64::from(extent.blocks)).find_map(|(number, at)| {
-        let wrong = memory.first_difference(local + (at << BLOCK_LOG2), 1 << BLOCK_LOG2, number);
+        let at = local + (at << BLOCK_LOG2);
+        let wrong = |pass: &u64| memory.first_difference(at, 1 << BLOCK_LOG2, pattern_of(number, *pass));
+        let wrong = passes.iter().map(wrong).min().flatten();
         wrong.map(|byte| (number, byte))
     })
 }
@@ -201,11 +214,11 @@ fn request(buffers: &Buffers, plan: &NvmePlan, command: &Command) -> (u64, SendO
     (command.cookie | NVME_WORK, op, Sge { addr, len: plan.bytes as u32, lkey: buffers.key.0 })
 }
 
-/// Fills the memory of a command that writes with the patterns of its blocks.
-fn fill(memory: &mut Memory, buffers: &Buffers, addr: u64, command: &Command) {
+/// Fills the memory of a command that writes with the patterns of its blocks in its pass.
+fn fill(memory: &mut Memory, buffers: &Buffers, addr: u64, command: &Command, pass: u64) {
     let Some(block) = buffers.block else { return };
     let local = block.local + (addr - buffers.addr);
     for (number, at) in (command.first_block..).zip(0..u64::from(command.blocks)) {
-        memory.fill(local + (at << BLOCK_LOG2), 1 << BLOCK_LOG2, number);
+        memory.fill(local + (at << BLOCK_LOG2), 1 << BLOCK_LOG2, pattern_of(number, pass));
     }
 }

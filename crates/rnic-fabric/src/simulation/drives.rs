@@ -68,9 +68,9 @@ impl Simulation {
         let (now, buffers) = (self.now, drive.buffers);
         let Host { memory: Some(memory), violations, .. } = self.parts.host_mut(plan.to) else { return };
         let Some(block) = buffers.block else { return };
-        for extent in written {
+        for (extent, passes) in written {
             let local = block.local + (extent.first_block << BLOCK_LOG2);
-            if let Some((number, byte)) = first_wrong_block(memory, local, extent) {
+            if let Some((number, byte)) = first_wrong_block(memory, local, extent, &passes) {
                 let what = format!("block {number} of the drive is not what was written, from byte {byte} on");
                 violations.add(now, what);
             }

@@ -178,3 +178,39 @@ fn silence_between_messages_is_no_standstill() {
     let found = complaint(under_way(&[("workload", seldom), lost], EARLY));
     assert!(found.contains("no useful packet since"), "{found}");
 }
+
+/// A host that writes the same blocks of a drive again and again.
+const DRIVE: &[(&str, &str)] = &[
+    ("mtu", "4096"),
+    ("transport", r#"{ name = "falcon", ordering = "unordered" }"#),
+    (
+        "workload",
+        r#"{ kind = "nvme", op = "write", message = "256KiB", depth = 4, from = 1, to = 0, duration = "2ms",
+            drive = { read_rate = "90Gbps", read_latency = "5us", write_rate = "90Gbps", write_latency = "5us",
+            queue_depth = 256 } }"#,
+    ),
+];
+
+#[test]
+fn a_block_of_a_drive_that_has_its_data_of_an_earlier_command_is_found() {
+    let mut simulation = under_way(DRIVE, Time::from_us(1_000));
+    let block = simulation.drive.and_then(|drive| drive.buffers.block).expect("bytes matter");
+    let memory = |simulation: &mut Simulation| -> Vec<u8> {
+        let memory = simulation.parts.host_mut(0).memory.as_ref().expect("bytes matter");
+        memory.bytes(block.local, block.len).to_vec()
+    };
+    let before = memory(&mut simulation);
+    while simulation.next_event() != crate::agenda::NEVER {
+        let next = simulation.next_event();
+        simulation.window(next);
+    }
+    let after = memory(&mut simulation);
+    let mut pairs = before.chunks(512).zip(after.chunks(512));
+    let stale = |(old, new): (&[u8], &[u8])| old != new && old.iter().any(|byte| *byte != 0);
+    let number = pairs.position(stale).expect("some block was written before and behind that time");
+    let old = &before[number * 512..][..512];
+    let memory = simulation.parts.host_mut(0).memory.as_mut().expect("bytes matter");
+    memory.bytes_mut(block.local + number as u64 * 512, 512).copy_from_slice(old);
+    let found = complaint(simulation);
+    assert!(found.contains(&format!("block {number} of the drive is not what was written")), "{found}");
+}
