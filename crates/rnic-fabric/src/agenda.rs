@@ -1,22 +1,23 @@
-//! Which node has something to do, and when.
+//! The time of the next event of every node.
 //!
-//! One instant a node: its earliest event. Nodes are grouped in blocks with a minimum each, so that a network in which
-//! little happens is not searched node by node; where much happens, every block is visited anyway.
+//! Each node has one entry: the time of its earliest event. Nodes are grouped in blocks with a minimum each, so that a
+//! network in which few nodes have events is not searched node by node; when most nodes have events, every block is
+//! visited anyway.
 
 use rnic_base::Time;
 
-/// Later than any run, and the most that fits beside a port in a [`crate::link::Key`].
+/// Later than the end of any run, and the largest time that fits next to a port number in a [`crate::link::Key`].
 pub(crate) const NEVER: Time = Time::from_ps((1 << 54) - 1);
 
-/// Nodes of a block: one cache line of instants each time eight; 32 blocks cover the 9472 nodes of a fat-tree of
-/// 32-port switches in two steps of about equal length.
+/// Nodes per block: eight cache lines of times. The 9472 nodes of a fat-tree of 32-port switches make 148 blocks, so
+/// that a search takes two steps of similar length.
 const BLOCK: usize = 64;
 
-/// The earliest event of every node.
+/// The time of the earliest event of every node.
 #[derive(Debug)]
 pub(crate) struct Agenda {
     next: Vec<Time>,
-    /// No node of the block has an event before this.
+    /// Per block, a lower bound: no node of the block has an event before this time.
     blocks: Vec<Time>,
 }
 
@@ -25,12 +26,12 @@ impl Agenda {
         Self { next: vec![NEVER; nodes], blocks: vec![NEVER; nodes.div_ceil(BLOCK)] }
     }
 
-    /// The earliest event of all.
+    /// Returns the time of the earliest event of all nodes.
     pub(crate) fn earliest(&self) -> Time {
         self.blocks.iter().copied().min().unwrap_or(NEVER)
     }
 
-    /// `node` has something to do at `time`, perhaps earlier than what it had before.
+    /// Registers an event of `node` at `time`, which may be earlier than its present next event.
     #[inline]
     pub(crate) fn lower(&mut self, node: u32, time: Time) {
         let next = &mut self.next[node as usize];
@@ -41,7 +42,7 @@ impl Agenda {
         }
     }
 
-    /// `node` has looked at everything: its next event is at `time`.
+    /// Sets the next event of `node` to `time`, after the node has processed all its earlier events.
     #[inline]
     pub(crate) fn set(&mut self, node: u32, time: Time) {
         self.next[node as usize] = time;
@@ -52,12 +53,12 @@ impl Agenda {
         self.next[node as usize]
     }
 
-    /// How many blocks there are.
+    /// Returns the number of blocks.
     pub(crate) fn block_count(&self) -> usize {
         self.blocks.len()
     }
 
-    /// The nodes of `block`, when one of them may have an event before `horizon`.
+    /// Returns the nodes of `block` when one of them may have an event before `horizon`, otherwise an empty range.
     #[inline]
     pub(crate) fn nodes_of(&self, block: usize, horizon: Time) -> core::ops::Range<u32> {
         if self.blocks[block] >= horizon {
@@ -67,7 +68,7 @@ impl Agenda {
         first as u32..(first + BLOCK).min(self.next.len()) as u32
     }
 
-    /// Finds the minimum of `block` again, after nodes of it have run.
+    /// Recomputes the minimum of `block` after nodes of it have run.
     #[inline]
     pub(crate) fn settle(&mut self, block: usize) {
         let first = block * BLOCK;

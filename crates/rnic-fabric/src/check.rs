@@ -1,13 +1,14 @@
-//! Checkers: outside the code that they check, always on.
+//! Checkers: separate from the code that they check, and always enabled.
 //!
-//! | promise | who looks |
+//! | property | checked by |
 //! |---|---|
-//! | each operation completes once at each side, in the order of posting | the ledger, fed with posts and completions |
-//! | right bytes, nothing written beside them | [`crate::host::memory`], when the payload is carried |
-//! | nothing leaked: packets, buffers, queue pairs, memory | the end of the run, see [`crate::Simulation`] |
-//! | no deadlock, no standstill | the run itself: no useful packet for a bounded time, or nothing left to happen |
+//! | each operation completes once at each side, in the order of posting | the ledger, from posts and completions |
+//! | the right bytes arrive, and none outside of the buffers | [`crate::host::memory`], when the payload is carried |
+//! | no leaks: packets, buffers, queue pairs, memory | the end of the run, see [`crate::Simulation`] |
+//! | no deadlock and no stall | the run itself: no useful packet for a bounded time, or no event left |
 //!
-//! A broken promise is a [`Violation`] in the report: the run has failed, and the report says how to repeat it.
+//! A property that does not hold is a [`Violation`] in the report: the run has failed, and the report contains what is
+//! needed to repeat it.
 
 mod ledger;
 
@@ -17,12 +18,12 @@ use rnic_base::Time;
 
 pub(crate) use ledger::Ledger;
 
-/// A broken promise.
+/// A checked property that did not hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// When it was seen.
+    /// Time at which the violation was detected.
     pub at: Time,
-    /// What it is.
+    /// Description of the violation.
     pub what: String,
 }
 
@@ -32,7 +33,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Broken promises, as many as anybody reads.
+/// The first violations, up to a fixed number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Violations {
     list: Vec<Violation>,
@@ -55,5 +56,6 @@ impl Violations {
     }
 }
 
-/// One violation usually brings more; the first few of each host tell the story.
+/// Number of violations kept per host: one violation usually causes more, and the first few of each host show the
+/// cause.
 const VIOLATIONS_MAX: usize = 8;

@@ -1,57 +1,57 @@
-//! A packet as the network sees it: 24 bytes that travel by value; 32 with the time of arrival, or with the place in a
-//! queue.
+//! A packet as the network handles it: 24 bytes copied by value; 32 together with the time of arrival or the position
+//! in a queue.
 //!
-//! A switch needs a destination, a length, a hash and a few flags; what only the ends understand (headers, payload)
-//! stays in [`crate::packets`] under an index. Entries are copied from ring to ring instead of lying in a slab: a ring
-//! is read and written in sequence, so the next entry is already in the cache, and no node reaches into memory that
-//! another node owns.
+//! A switch needs a destination, a length, a hash and a few flags; the data that only the hosts interpret (headers,
+//! payload) stays in [`crate::packets`] under an index. Entries are copied from ring to ring instead of being kept in a
+//! slab: a ring is read and written in sequence, so the next entry is already in the cache, and no node accesses memory
+//! that another node owns.
 
 use rnic_wire::net::{INTERFRAME_GAP_LEN, PREAMBLE_LEN};
 
-/// A packet on a link or in a switch. Little of it changes on the way: it is copied whole, and a copy
-/// that follows a change of a part at once makes the processor wait.
+/// A packet on a link or in a switch. Few of its fields change in the network: it is copied as one value, because a
+/// copy directly after a write to one of its fields stalls the processor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    /// Who it is, for the trace: the same in every run and in every order of execution.
+    /// Identity of the packet for the trace: the same in every run and in every order of execution.
     pub(crate) identity: u64,
-    /// What switches hash: source, destination, label.
+    /// Hash that switches use to choose a path: of source, destination and label.
     pub(crate) flow_hash: u32,
-    /// Where its headers and payload are.
+    /// Index of its headers and payload in [`crate::packets`].
     pub(crate) packet: u32,
-    /// Destination host, and flags above it.
+    /// Destination host in the low 24 bits, [`Flags`] in the bits above.
     pub(crate) dst_and_flags: u32,
-    /// Bytes of the Ethernet frame, header to frame check sequence.
+    /// Length of the Ethernet frame in bytes, from the header to the frame check sequence.
     pub(crate) frame_len: u16,
-    /// The port that it came in at, while it waits.
+    /// Input port at which the packet arrived, while it is queued in a switch.
     pub(crate) input: u16,
 }
 
 const _: () = assert!(size_of::<Entry>() == 24);
 
-/// What is said of an entry beside its destination.
+/// Flags of an entry, stored next to its destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Flags(u32);
 
 impl Flags {
-    /// Data.
+    /// No flag: a data packet.
     pub(crate) const NONE: Self = Self(0);
-    /// An acknowledgement of any kind, or a notification.
+    /// An acknowledgement of any type, or a notification.
     pub(crate) const ACK: Self = Self(1 << 24);
-    /// A switch on the way was congested.
+    /// Congestion was marked by a switch on the path.
     pub(crate) const MARKED: Self = Self(1 << 25);
-    /// Bits were flipped on the way.
+    /// Bits were flipped on a link.
     pub(crate) const CORRUPT: Self = Self(1 << 26);
-    /// A pause frame: stop.
+    /// A pause frame that stops the neighbour.
     pub(crate) const PAUSE: Self = Self(1 << 27);
-    /// A pause frame: go on.
+    /// A pause frame that lets the neighbour resume.
     pub(crate) const RESUME: Self = Self(1 << 28);
-    /// A Falcon packet: its headers lie apart.
+    /// A Falcon packet: its headers are stored in a separate slab.
     pub(crate) const FALCON: Self = Self(1 << 29);
     /// A Falcon packet that is an acknowledgement.
     pub(crate) const FALCON_ACK: Self = Self(Self::FALCON.0 | Self::ACK.0);
 }
 
-/// Hosts that an entry can name.
+/// Largest number of hosts that an entry can address.
 pub(crate) const HOSTS_MAX: u32 = 1 << 24;
 
 impl Entry {
@@ -60,7 +60,7 @@ impl Entry {
         Self { identity, flow_hash, packet, dst_and_flags: dst | flags.0, frame_len: frame_len as u16, input: 0 }
     }
 
-    /// The pause frame that says `flags`.
+    /// Returns a pause frame with `flags`.
     pub(crate) fn pause_frame(flags: Flags) -> Self {
         Self::new(u64::from(flags.0), 0, NO_PACKET, 0, PAUSE_FRAME_LEN, flags)
     }
@@ -85,24 +85,24 @@ impl Entry {
         self.dst_and_flags & (Flags::PAUSE.0 | Flags::RESUME.0) != 0
     }
 
-    /// Byte times that it keeps a link busy.
+    /// Returns the number of byte times that the packet occupies a link.
     #[inline]
     pub(crate) fn link_len(&self) -> u64 {
         u64::from(self.frame_len) + LINK_OVERHEAD
     }
 
-    /// What the trace records of it, beside when and where.
+    /// Returns the value that the trace records for this packet, in addition to time and node.
     #[inline]
     pub(crate) fn trace_word(&self) -> u64 {
         self.identity ^ u64::from(self.dst_and_flags) << 32
     }
 }
 
-/// The index of a packet that has none: pause frames.
+/// Packet index of an entry that has no headers: pause frames.
 pub(crate) const NO_PACKET: u32 = u32::MAX;
 
-/// A pause frame is a minimal Ethernet frame (IEEE 802.1Qbb).
+/// Length of a pause frame in bytes: a minimal Ethernet frame (IEEE 802.1Qbb).
 pub(crate) const PAUSE_FRAME_LEN: u32 = 64;
 
-/// Preamble and gap: what a frame takes on a link and not in a buffer.
+/// Preamble and interframe gap in bytes: the part of a frame that occupies a link but no buffer.
 pub(crate) const LINK_OVERHEAD: u64 = (PREAMBLE_LEN + INTERFRAME_GAP_LEN) as u64;

@@ -1,11 +1,11 @@
-//! What leaves hosts that speak Falcon, by kind and by path, and what their NICs count.
+//! Counts of the packets that Falcon hosts send, by type and by path, and the counters of their NICs.
 
 use rnic_engine::{FalconStats, FalconTransmit};
 use rnic_policy::paths::FLOWS_MAX;
 use rnic_wire::falcon::{Body, NackCode};
 use serde::Serialize;
 
-/// Packets of all hosts together, what is sent again counted again.
+/// Counts over all hosts; retransmissions are counted as packets of their own.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct FalconFigures {
     /// Pull Requests.
@@ -16,62 +16,63 @@ pub struct FalconFigures {
     pub push_data: u64,
     /// Resyncs.
     pub resyncs: u64,
-    /// Of all these, those that ask for an acknowledgement at once.
+    /// Of all these, packets that request an immediate acknowledgement.
     pub ack_requests: u64,
     /// Acknowledgements without bitmaps.
     pub acks: u64,
     /// Acknowledgements with bitmaps.
     pub extended_acks: u64,
-    /// NACKs for want of resources.
+    /// NACKs because of missing resources.
     pub resource_nacks: u64,
-    /// NACKs of receivers that were not ready.
+    /// NACKs of receivers that were not ready (RNR).
     pub rnr_nacks: u64,
-    /// NACKs of other kinds.
+    /// NACKs of other types.
     pub other_nacks: u64,
-    /// Probes for the end of a burst (F-12).
+    /// Probes at the end of a burst (F-12).
     pub probes: u64,
-    /// Packets sent again because recovery took them for lost, before their timeout.
+    /// Packets retransmitted before their timeout, because loss recovery considered them lost.
     pub early_retransmissions: u64,
-    /// Packets dropped beyond their window.
+    /// Packets dropped because their number was beyond the window.
     pub out_of_window: u64,
-    /// Times that a flow took another path (F-30).
+    /// Number of times that a flow changed its path (F-30).
     pub path_changes: u64,
-    /// Times that a queue pair had to wait for resources of its NIC (Xoff, F-34); a host with NVMe has none.
+    /// Number of times that a queue pair had to wait for resources of its NIC (Xoff, F-34); a host with NVMe has none.
     pub pauses: u64,
-    /// Events that adaptive engines answered.
+    /// Events that Falcon adaptive engines (FAE) processed.
     pub fae_events: u64,
-    /// Events that found the queue of an adaptive engine too full for them (`fae_queue`, `fae_throttle`).
+    /// Events that were held back because the queue of an adaptive engine was too full (`fae_queue`, `fae_throttle`).
     pub fae_held_back: u64,
-    /// Share of the contexts of one part of one NIC's resources that were in use at most (F-31).
+    /// Largest share of the contexts in any one partition of any NIC's resources that was in use (F-31).
     pub contexts_max_share: f64,
-    /// The same of buffers.
+    /// Largest share of the buffers in use, in the same sense.
     pub buffers_max_share: f64,
-    /// The most bytes that were on their way into the memory of one host, where some are slow.
+    /// Largest number of bytes that were in flight to the memory of one host, where some hosts are slow.
     pub host_backlog_max_bytes: u64,
-    /// Share of packets with data or requests on the flow, of those of a connection, that has the most of them:
-    /// flow 0 of every connection, flow 1 of every one, and so on.
+    /// Share of the packets with data or requests that the most used flow index carried. Flow 0 of every connection
+    /// counts as one index, flow 1 of every connection as the next, and so on.
     pub busiest_flow_share: f64,
-    /// The same of the flow that has the fewest.
+    /// Share that the least used flow index carried, in the same sense.
     pub idlest_flow_share: f64,
-    /// Flow 0 of every connection, flow 1 of every one, and so on, where connections have several.
+    /// Counts per flow index (flow 0 of every connection, flow 1 of every connection, and so on), where connections
+    /// have several flows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FalconFlow>,
 }
 
-/// What the flows of one index did, of all connections together.
+/// Counts of the flows with one index, summed over all connections.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct FalconFlow {
-    /// Packets with data or requests, first time and again.
+    /// Packets with data or requests, including retransmissions.
     pub packets: u64,
-    /// Of these, sent again.
+    /// Of these, retransmissions.
     pub packets_retransmitted: u64,
-    /// Of all such packets, the share that took this flow.
+    /// Share of all such packets that this flow index carried.
     pub share: f64,
-    /// Times that such a flow took another path.
+    /// Number of times that such a flow changed its path.
     pub path_changes: u64,
 }
 
-/// Counts what one host sends.
+/// Counts of the packets that one host sends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FalconCounts {
     figures: FalconFigures,
@@ -106,7 +107,7 @@ impl FalconCounts {
         }
     }
 
-    /// Takes over what the NIC has counted.
+    /// Copies the counters of the NIC into the figures.
     pub(crate) fn note(&mut self, stats: &FalconStats) {
         let share = |thousandths: u32| f64::from(thousandths) / 1e3;
         let FalconStats { delivery, pauses, fullest, events, moves, .. } = *stats;
@@ -123,7 +124,7 @@ impl FalconCounts {
         self.by_flow.iter_mut().zip(moves).for_each(|(flow, moves)| flow.path_changes = moves);
     }
 
-    /// Adds those of another host.
+    /// Adds the counts of another host, whose largest memory backlog was `backlog_max` bytes.
     pub(crate) fn add(&mut self, other: &Self, backlog_max: u64) {
         let (sum, more) = (&mut self.figures, &other.figures);
         sum.pull_requests += more.pull_requests;
@@ -153,7 +154,7 @@ impl FalconCounts {
         }
     }
 
-    /// With connections of `flows` flows.
+    /// Returns the figures, for connections with `flows` flows.
     pub(crate) fn figures(&self, flows: u8) -> FalconFigures {
         let mut by_flow = self.by_flow[..usize::from(flows)].to_vec();
         let all = by_flow.iter().map(|flow| flow.packets).sum::<u64>().max(1) as f64;
@@ -166,7 +167,8 @@ impl FalconCounts {
     }
 }
 
-/// Bits of a label that name the flow: as few as tell them apart.
+/// Returns the number of bits of a label that hold the flow index: the smallest number that distinguishes `flows`
+/// flows.
 const fn index_bits(flows: u8) -> u32 {
     flows.next_power_of_two().trailing_zeros()
 }

@@ -1,16 +1,17 @@
-//! What goes wrong on links, by small rules.
+//! Faults on links, as a set of small rules.
 //!
-//! A rule looks at one packet that starts to leave a port and says what becomes of it: a [`Verdict`]. Rules stand in
-//! the plan in an order, and each link has its own copies of those that are meant for it; a packet passes through them
-//! one after another until one loses it. Every copy of a rule draws from a random stream of its own, named after the
-//! rule's place in the plan and the link's direction: no rule changes what another one does, on this link or elsewhere.
-//! Pause frames are never touched: what they would do to lossless networks is a different experiment.
+//! A rule is applied to one packet that starts to be transmitted at a port and returns a [`Verdict`]. The rules are
+//! ordered as in the plan, and each link has its own copies of the rules that apply to it; a packet is passed to them
+//! one after another until one drops it. Every copy of a rule uses a random stream of its own, named after the rule's
+//! position in the plan and the link's direction: no rule changes the outcome of another one, on this link or
+//! elsewhere. Pause frames are never affected: the effect of faults on them in lossless networks is a different
+//! experiment.
 //!
 //! # Adding a rule
 //!
 //! 1. A file in `fault/` with a type that holds the rule's parameters and state, and its [`Fault::judge`].
 //! 2. A variant of [`FaultKind`] with its parameters, and the line in [`FaultKind::build`]; a test in `fault/tests.rs`
-//!    that the rule does what it says.
+//!    of the rule's effect.
 //! 3. Its keys in `plan/raw.rs` and `plan/faults.rs`, with the line in the table of keys of [`crate::plan`].
 
 mod burst;
@@ -33,51 +34,51 @@ pub use drop::{Corrupt, Drop, Duplicate};
 pub use reorder::Reorder;
 pub use slow::Slow;
 
-/// What a rule sees of a packet.
+/// The properties of a packet that a rule receives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Passing {
-    /// When it starts to leave.
+    /// Time at which transmission starts.
     pub now: Time,
-    /// When its last bit would arrive.
+    /// Time at which its last bit would arrive.
     pub arrival: Time,
-    /// Bytes of the frame.
+    /// Length of the frame in bytes.
     pub frame_len: u32,
 }
 
-/// What a rule makes of a packet.
+/// The decision of a rule about a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Nothing.
+    /// The packet is not affected.
     Pass,
-    /// It never arrives.
+    /// The packet is lost.
     Drop,
-    /// It arrives twice.
+    /// The packet arrives twice.
     Duplicate,
-    /// It arrives with some bits flipped.
+    /// The packet arrives with some bits flipped.
     Corrupt,
-    /// It arrives so much later.
+    /// The packet arrives later by this duration.
     Delay(Duration),
 }
 
-/// A rule.
+/// A fault rule.
 pub trait Fault: fmt::Debug + Send {
-    /// Says what becomes of a packet.
+    /// Decides about a packet.
     fn judge(&mut self, packet: &Passing) -> Verdict;
 
-    /// The most that the link carries at `now`, where that is the rule's business.
+    /// Returns the largest rate that the link has at `now`, when this rule limits it.
     fn rate(&self, _now: Time) -> Option<BitRate> {
         None
     }
 }
 
-/// Which packets a rule is for.
+/// The packets that a rule applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// All but acknowledgements.
+    /// All packets except acknowledgements.
     Data,
-    /// Acknowledgements of every kind, and notifications.
+    /// Acknowledgements of every type, and notifications.
     Acks,
-    /// All.
+    /// All packets.
     All,
 }
 
@@ -91,32 +92,32 @@ impl Target {
     }
 }
 
-/// A rule's parameters.
+/// The type of a rule and its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultKind {
     /// See [`Drop`].
     Drop(Probability),
     /// See [`Burst`].
     Burst {
-        /// That a burst begins with a packet.
+        /// Probability per packet that a burst starts.
         begin: Probability,
-        /// That it ends after a packet.
+        /// Probability per packet that the burst ends after it.
         end: Probability,
-        /// That a packet inside it is lost.
+        /// Probability that a packet in a burst is lost.
         loss: Probability,
     },
     /// See [`Burst::of_length`].
     BurstOfLength {
-        /// That a burst begins with a packet.
+        /// Probability per packet that a burst starts.
         begin: Probability,
-        /// Packets that it takes.
+        /// Length of a burst in packets; all of them are lost.
         packets: u32,
     },
     /// See [`Reorder`].
     Reorder {
-        /// That a packet is held back.
+        /// Probability that a packet is held back.
         probability: Probability,
-        /// How long.
+        /// Delay of a packet that is held back.
         delay: Duration,
     },
     /// See [`Duplicate`].
@@ -125,31 +126,31 @@ pub enum FaultKind {
     Corrupt(Probability),
     /// See [`Delay`].
     Delay {
-        /// What every packet gets.
+        /// Delay of every packet.
         fixed: Duration,
-        /// The most that is added to it at random.
+        /// Upper bound of the random delay added to it.
         jitter: Duration,
     },
     /// See [`Down`].
     Down {
-        /// When the link goes down.
+        /// Time at which the link goes down.
         from: Time,
-        /// When it is up again.
+        /// Time at which the link is up again.
         until: Time,
     },
     /// See [`Slow`].
     Slow {
-        /// The rate that is left.
+        /// Rate of the link while it is degraded.
         rate: BitRate,
-        /// From when on.
+        /// Time at which the degradation starts.
         from: Time,
-        /// When it is whole again; `None`: never.
+        /// Time at which the full rate returns; `None`: never.
         until: Option<Time>,
     },
 }
 
 impl FaultKind {
-    /// The rule, drawing from `stream`.
+    /// Builds the rule, which takes its random numbers from `stream`.
     pub fn build(&self, stream: RandomStream) -> Box<dyn Fault> {
         match *self {
             Self::Drop(probability) => Box::new(Drop::new(probability, stream)),
@@ -165,31 +166,31 @@ impl FaultKind {
     }
 }
 
-/// A rule in a plan.
+/// A fault rule as given in a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FaultPlan {
-    /// What it does.
+    /// The type of the fault.
     pub kind: FaultKind,
-    /// To which packets.
+    /// The packets that it applies to.
     pub target: Target,
-    /// On which links: a pattern for the names of directions, such as `host-*>*`; `*` stands for anything. Several
-    /// patterns stand with commas between them.
+    /// The links that it applies to: a pattern for the names of directions, such as `host-*>*`; `*` matches any
+    /// characters. Several patterns are separated by commas.
     pub links: String,
 }
 
 impl FaultPlan {
-    /// Whether the rule holds on the direction called `name`.
+    /// Returns whether the rule applies to the direction called `name`.
     pub fn is_for(&self, name: &str) -> bool {
         self.patterns().any(|pattern| matches(pattern, name))
     }
 
-    /// The patterns, one by one.
+    /// Returns the patterns, one by one.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = &str> {
         self.links.split(',').map(str::trim)
     }
 }
 
-/// Whether `text` fits `pattern`, in which `*` stands for any run of characters.
+/// Returns whether `text` matches `pattern`, in which `*` matches any number of characters.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut text) = text.strip_prefix(start) else { return false };
@@ -208,12 +209,12 @@ pub(crate) fn matches(pattern: &str, text: &str) -> bool {
 #[derive(Debug)]
 pub(crate) struct FaultChain {
     rules: Vec<(Target, Box<dyn Fault>)>,
-    /// Which bits a corrupt packet has flipped: apart from the rules, so that a run in which packets are bytes makes
-    /// the same decisions as one in which they are not.
+    /// Chooses the bits that are flipped in a corrupt packet. It is separate from the streams of the rules, so that a
+    /// run in which packets are encoded to bytes makes the same decisions as one in which they are not.
     flips: RandomStream,
 }
 
-/// What the rules together make of a packet.
+/// The combined decision of all rules about a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Fate {
     pub(crate) lost: bool,
@@ -227,17 +228,17 @@ impl FaultChain {
         Self { rules, flips }
     }
 
-    /// No rule does anything any more.
+    /// Removes all rules.
     pub(crate) fn end(&mut self) {
         self.rules.clear();
     }
 
-    /// The most that the link carries at `now`, where rules say less than its rate.
+    /// Returns the largest rate that the link has at `now`, when a rule limits it.
     pub(crate) fn rate(&self, now: Time) -> Option<BitRate> {
         self.rules.iter().filter_map(|(_, rule)| rule.rate(now)).min()
     }
 
-    /// Asks the rules, in order, until one loses the packet that would arrive at `arrival`.
+    /// Applies the rules, in order, to the packet that would arrive at `arrival`, until one drops it.
     pub(crate) fn judge(&mut self, now: Time, arrival: Time, entry: &Entry) -> Fate {
         let mut fate = Fate::default();
         let is_ack = entry.has(Flags::ACK);
@@ -255,8 +256,8 @@ impl FaultChain {
         fate
     }
 
-    /// Damages `packet`, whose bytes `bytes_of` it are. One that is damaged stays as it is: its bits might be put right
-    /// again, which a run without bytes could not know.
+    /// Corrupts `packet`, whose bytes `bytes_of` returns. A packet that is corrupt already is not changed: its bits
+    /// might be restored, which a run without bytes could not detect.
     pub(crate) fn damage<'b>(&mut self, packet: &mut Entry, bytes_of: impl FnOnce(&Entry) -> &'b mut [u8]) {
         if !packet.has(Flags::CORRUPT) {
             packet.set(Flags::CORRUPT);
@@ -264,7 +265,7 @@ impl FaultChain {
         }
     }
 
-    /// Flips one to three bits of a datagram: few enough for a 32-bit CRC to find them always.
+    /// Flips one to three bits of a datagram: few enough that a 32-bit CRC always detects them.
     pub(crate) fn flip_bits(&mut self, datagram: &mut [u8]) {
         if datagram.len() <= UNPROTECTED_BYTE {
             return;
@@ -284,8 +285,8 @@ impl FaultChain {
     }
 }
 
-/// The byte of the base transport header that switches may change and the ICRC therefore leaves out (FECN, BECN,
-/// reserved bits; InfiniBand Architecture annex A17).
+/// Offset of the byte of the base transport header that switches may change and that the ICRC therefore does not cover
+/// (FECN, BECN, reserved bits; InfiniBand Architecture annex A17).
 const UNPROTECTED_BYTE: usize = 4;
 
 #[cfg(test)]

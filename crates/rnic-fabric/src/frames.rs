@@ -1,4 +1,4 @@
-//! Frames of packets with data, for their lengths.
+//! Frames of data packets, used to compute their lengths.
 
 use rnic_base::{Psn, Serial};
 use rnic_policy::Protocol;
@@ -9,17 +9,17 @@ use rnic_wire::{SendTail, Sink, Syndrome, WqeSn};
 
 use crate::workload::Operation;
 
-/// Whose headers packets have.
+/// The family of transports whose headers a packet has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Family {
-    /// RoCE's, or an extension of them.
+    /// RoCE or an extension of it.
     Roce(Format),
-    /// Falcon's.
+    /// Falcon.
     Falcon,
 }
 
 impl Family {
-    /// That of the reliable connections of `transport`.
+    /// Returns the family of the reliable connections of `transport`.
     pub(crate) fn of(transport: &rnic_engine::Transport) -> Self {
         match transport.profile().protocol {
             Protocol::Falcon(_) => Self::Falcon,
@@ -27,7 +27,7 @@ impl Family {
         }
     }
 
-    /// Bytes of the frame that carries a part of a message.
+    /// Returns the length in bytes of the frame that carries a part of a message.
     pub(crate) fn frame_len(self, op: Operation, position: Position, payload_len: u32) -> u32 {
         match self {
             Self::Roce(format) => data_packet(op, position, payload_len, format).frame_len(format, IpVersion::V4),
@@ -36,7 +36,7 @@ impl Family {
     }
 }
 
-/// A Falcon packet with data of `op`, for its length.
+/// Builds a Falcon packet with data of `op`, from which the length is computed.
 fn falcon_packet(op: Operation, position: Position, payload_len: u32) -> falcon::Packet {
     let (number, sink) = (Serial::new(0), falcon::rdma::SinkTag::default());
     let operation = match op {
@@ -72,7 +72,7 @@ fn falcon_packet(op: Operation, position: Position, payload_len: u32) -> falcon:
     }
 }
 
-/// A packet with data of `op`, for its length.
+/// Builds a packet with data of `op`, from which the length is computed.
 fn data_packet(op: Operation, position: Position, payload_len: u32, format: Format) -> Packet {
     let alone = format.places_alone();
     let sn = WqeSn::new(0);

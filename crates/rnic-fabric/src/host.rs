@@ -1,13 +1,13 @@
-//! A host: an engine, its link, and what it is used for.
+//! A host: an engine, its link, and its workload.
 //!
-//! The link pulls: whenever the port is free and not paused, the engine is asked for a packet, acknowledgements
-//! included; so nothing queues between the two, and a pause holds back everything.
+//! The link pulls packets: when the port is free and not paused, the engine is polled for a packet, acknowledgements
+//! included; so no packet is queued between the two, and a pause stops all packets.
 //!
-//! There are four kinds of hosts ([`turn`]): RoCE family or Falcon, each with a modelled NIC ([`nic`]: contexts, a PCIe
-//! bus) or without. Without `[nic]` and `[slow_host]` in the plan, received packets are taken in at once.
+//! There are four types of hosts ([`turn`]): RoCE family or Falcon, each with a modelled NIC ([`nic`]: contexts, a PCIe
+//! bus) or without. Without `[nic]` and `[slow_host]` in the plan, received packets are processed immediately.
 //!
-//! At the same instant a host first receives, then does what is its kind's own (work of its modelled NIC, of a slow
-//! host), then starts flows, then lets timers act, then sends.
+//! At the same instant a host first receives, then does the work of its type (of its modelled NIC or of a slow host),
+//! then starts flows, then lets timers act, then sends.
 
 mod ahead;
 mod carriage;
@@ -52,19 +52,20 @@ use memory::Memory;
 use nvme::{NVME_START, NVME_WORK};
 use turn::Plain;
 
-/// What a host has done, beside what its engine and its port have.
+/// Counters of a host, in addition to those of its engine and its port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct HostStats {
     pub(crate) events: u64,
-    /// Packets whose bytes were damaged.
+    /// Received packets with damaged bytes.
     pub(crate) corrupt: u64,
-    /// Packets that were of use: what tells progress from mere traffic.
+    /// Useful packets: received packets that the engine accepted, in order or out of order. They show progress, as
+    /// opposed to traffic.
     pub(crate) useful: u64,
-    /// Packets that filled a hole among those that had come early.
+    /// Packets that filled a gap before packets that had arrived out of order.
     pub(crate) holes_filled: u64,
 }
 
-/// An end station.
+/// An end station of the network.
 #[derive(Debug)]
 pub struct Host {
     node: Node,
@@ -73,47 +74,47 @@ pub struct Host {
     pub(crate) pd: PdId,
     pub(crate) cq: CqId,
     pub(crate) port: Port,
-    /// When the engine is to be asked for the next packet.
+    /// Time at which the engine is to be polled for the next packet.
     wake: Time,
-    /// When the engine's timers are due.
+    /// Time at which the engine's timers are due.
     timer: Time,
-    /// Flows to start, and messages that come, in order of time: when, and which sender.
+    /// Flows to start and messages to post, ordered by time: the time and the slot of the sender.
     starts: VecDeque<(Time, u32)>,
-    /// Memory, when bytes matter.
+    /// Memory of the host, when payload bytes are checked.
     pub(crate) memory: Option<Memory>,
-    /// The key of all memory, when bytes do not matter.
+    /// Key of the entire memory, when payload bytes are not checked.
     pub(crate) whole_memory: Option<Key>,
-    /// Memory that the caller has allocated.
+    /// Bytes of memory that the caller has allocated.
     pub(crate) memory_by_hand: u64,
     carriage: Carriage,
     pub(crate) sessions: Sessions,
-    /// Completions of work that the caller posted by hand.
+    /// Completions of work that the caller posted itself, with their times.
     pub(crate) inbox: VecDeque<(Time, Completion)>,
     pub(crate) violations: Violations,
     pub(crate) trace: TraceHash,
-    /// All completions, in order.
+    /// Trace hash of all completions, in order.
     pub(crate) completions: TraceHash,
     pub(crate) stats: HostStats,
     pub(crate) recoveries: Box<recoveries::Watch>,
-    /// Whether `recoveries` has any under way: kept here, beside what every packet needs.
+    /// True while `recoveries` has recoveries in progress: a copy, stored near the fields that every packet needs.
     repairing: bool,
-    /// What its NIC's memory costs, where that is modelled.
+    /// Model of the NIC's memory and bus, when the plan has one.
     pub(crate) nic: Option<Box<nic::Nic>>,
-    /// What its transport, Falcon, needs here; hosts of the RoCE family have none.
+    /// State for the Falcon transport; `None` on hosts of the RoCE family.
     falcon: Option<Box<FalconSide>>,
-    /// Its NVMe commands, where it uses a drive.
+    /// NVMe commands of the host, when it uses a drive.
     pub(crate) nvme: Option<Box<NvmeUser>>,
-    /// Counts what arrives, where the plan asks for slices.
+    /// Counts received payload per time slice, when the plan sets a slice.
     pub(crate) meter: Option<Box<Meter>>,
-    /// Whether it has one of `nic` and `falcon`, and so a loop of its own: a copy, for one test a turn. Whoever sets
-    /// one of the two sets this.
+    /// True when `nic` or `falcon` is set, so that the host has a loop of its own: a copy, which needs only one test
+    /// per scheduling turn. Functions that set one of the two also set this.
     is_special: bool,
 }
 
-/// Work request numbers with this bit belong to the caller, not to flows.
+/// Set in the numbers of work requests that belong to the caller and not to flows.
 pub const MANUAL_WORK: u64 = 1 << 63;
 
-/// Completions that fit: more than the flows of a host have under way, far less than memory.
+/// Capacity of the completion queue: more than the flows of a host have in flight, and much less than memory allows.
 const COMPLETIONS: u32 = 1 << 16;
 
 impl Host {
@@ -157,7 +158,7 @@ impl Host {
         }
     }
 
-    /// Does everything that happens before `horizon`.
+    /// Processes all events before `horizon`.
     #[inline(always)]
     pub(crate) fn run(&mut self, horizon: Time, network: &mut Network) {
         if self.is_special {
@@ -176,20 +177,20 @@ impl Host {
         }
     }
 
-    /// From now on its NIC's memory costs what `nic` says.
+    /// Installs `nic` as the model of the NIC's memory and bus.
     pub(crate) fn set_nic(&mut self, nic: nic::Nic) {
         self.sessions.doorbells = Some(Vec::new());
         self.nic = Some(Box::new(nic));
         self.is_special = true;
     }
 
-    /// From now on it speaks Falcon.
+    /// Makes Falcon the transport of this host.
     pub(crate) fn set_falcon(&mut self, falcon: FalconSide) {
         self.falcon = Some(Box::new(falcon));
         self.is_special = true;
     }
 
-    /// A queue pair is no more: nothing is kept of it.
+    /// Removes all state of a queue pair that has been destroyed.
     pub(crate) fn forget(&mut self, qpn: Qpn) {
         self.recoveries.forget(qpn);
         self.repairing = !self.recoveries.is_idle();
@@ -198,9 +199,10 @@ impl Host {
         }
     }
 
-    /// Lets sender `slot` begin, or go on, at `at`.
+    /// Schedules the start or continuation of sender `slot` at `at`.
     pub(crate) fn start_at(&mut self, at: Time, slot: u32) {
-        // Flows come in order of time; only messages that come at times of their own lie between them.
+        // Flows are added in order of time; only messages with arrival times of their own have to be inserted between
+        // them.
         if self.starts.back().is_none_or(|(last, _)| *last <= at) {
             return self.starts.push_back((at, slot));
         }
@@ -208,38 +210,38 @@ impl Host {
         self.starts.insert(place, (at, slot));
     }
 
-    /// Work was posted from outside: the engine must be asked.
+    /// Ensures that the engine is polled after the caller posted work; returns the time of the poll.
     pub(crate) fn poke(&mut self, now: Time) -> Time {
         self.wake = self.wake.min(now.max(self.port.free_at));
         self.wake
     }
 
-    /// Whether completions of work posted by hand wait.
+    /// Returns whether completions of work posted by the caller wait to be read.
     pub(crate) fn has_mail(&self) -> bool {
         !self.inbox.is_empty()
     }
 
-    /// From now on, what is sent is also kept for the capture.
+    /// Starts to keep sent packets for the capture.
     pub(crate) fn start_capture(&mut self) {
         self.carriage.captured = Some(Vec::new());
     }
 
-    /// What was sent since the last call.
+    /// Returns the packets sent since the last call.
     pub(crate) fn take_captured(&mut self) -> impl Iterator<Item = Captured> {
         self.carriage.captured.as_mut().map(core::mem::take).unwrap_or_default().into_iter()
     }
 
-    /// What its port has done until `now`.
+    /// Returns the statistics of the port until `now`.
     pub(crate) fn port_stats(&self, now: Time) -> PortStats {
         self.port.stats_at(now)
     }
 
-    /// Memory that flows hold: all but what was allocated by hand.
+    /// Returns the bytes of memory that flows hold: all except memory allocated by the caller.
     pub(crate) fn memory_of_flows(&self) -> u64 {
         self.memory.as_ref().map_or(0, |memory| memory.used() - self.memory_by_hand)
     }
 
-    /// When it had all of each collective that it has a part in.
+    /// Returns, for each collective that this host takes part in, the time at which it had received everything.
     pub(crate) fn finished(&self) -> Option<&[Time]> {
         self.sessions.rank.as_deref().map(Rank::finished)
     }
@@ -254,7 +256,7 @@ impl Host {
         }
     }
 
-    /// Asks the engine for a packet if one can leave, and remembers when to ask again.
+    /// Polls the engine for a packet when one can be sent, and records when to poll again.
     #[inline]
     fn offer(&mut self, now: Time, network: &mut Network) {
         if self.port.is_paused() {
@@ -270,7 +272,7 @@ impl Host {
         self.wake = self.port.free_at;
     }
 
-    /// The engine's next packet, as it travels and as the engine made it.
+    /// Returns the engine's next packet, as an entry for the network and as the engine produced it.
     #[inline(always)]
     fn next_packet(&mut self, now: Time, network: &mut Network) -> Option<(Entry, Transmit)> {
         let transmit = self.engine.transmit(now)?.roce()?;
@@ -280,7 +282,7 @@ impl Host {
         Some((entry, transmit))
     }
 
-    /// Makes the bytes of a packet that leaves, where they are wanted.
+    /// Creates the bytes of a packet that is sent, when they are needed.
     #[inline(always)]
     fn load_bytes(&mut self, now: Time, transmit: &Transmit, entry: &Entry, network: &mut Network) {
         if self.carriage.wants_bytes() {
@@ -302,7 +304,7 @@ impl Host {
         self.take_completions(now);
     }
 
-    /// Hands a packet to the engine; `None` when it is damaged.
+    /// Passes a packet to the engine; returns `None` when the packet is damaged.
     #[inline(always)]
     fn receive(&mut self, now: Time, entry: &Entry, network: &mut Network) -> Option<RxOutcome> {
         let congested = entry.has(Flags::MARKED);
@@ -349,11 +351,11 @@ impl Host {
         Some(outcome)
     }
 
-    /// Keeps account of what is being repaired.
+    /// Tracks the recoveries in progress.
     #[cold]
     fn note_recovery(&mut self, packet: &Packet, outcome: RxOutcome) {
         let engine = &self.engine;
-        // FaSR's responses have numbers of requests.
+        // FaSR's responses carry the numbers of requests.
         let is_response = matches!(
             packet.headers,
             Headers::ReadResponse { sink: None, .. } | Headers::AtomicResponse { sink: None, .. }

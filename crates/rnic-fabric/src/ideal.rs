@@ -1,4 +1,4 @@
-//! What a message takes in an empty network: packets, bytes, time.
+//! Packets, bytes and time that a message takes in an empty network.
 
 use rnic_base::Duration;
 use rnic_policy::Profile;
@@ -10,8 +10,9 @@ use crate::plan::Plan;
 use crate::topology::LinkClass;
 use crate::workload::Operation;
 
-/// Bytes of the Ethernet frames that carry the data of one message of `bytes` over reliable connections of `profile`,
-/// in packets of `mtu`: header to frame check sequence, without acknowledgements and, for Reads, without the requests.
+/// Returns the bytes of the Ethernet frames that carry the data of one message of `bytes` over reliable connections of
+/// `profile`, in packets of `mtu`: from header to frame check sequence, without acknowledgements and, for Reads,
+/// without the requests.
 ///
 /// # Errors
 /// When the parts of the profile do not fit together.
@@ -27,13 +28,13 @@ pub fn message_frames(profile: &Profile, op: Operation, bytes: u64, mtu: u32) ->
     Ok(frame(Position::First, mtu) + (count - 2) * frame(Position::Middle, mtu) + frame(Position::Last, last))
 }
 
-/// How long a message of `bytes`, written with immediate, takes over links of `classes` in an empty network: store and
-/// forward, pipelined, back to back.
+/// Returns the time that a message of `bytes`, written with immediate, takes over links of `classes` in an empty
+/// network: store and forward, pipelined, back to back.
 ///
-/// Packets of a message come in at most three sizes: the first, those in the middle, the last. With each link at its
-/// own rate, the last bit arrives at the end of the longest chain of "this packet on this link, then on the next link,
-/// or the next packet on this link". Such a chain leaves the first packet at some link `a` and reaches the last one at
-/// some link `b`.
+/// Packets of a message have at most three sizes: the first, those in the middle, the last. With each link at its own
+/// rate, the last bit arrives at the end of the longest chain of "this packet on this link, then on the next link, or
+/// the next packet on this link". Such a chain changes from the first packet to the middle ones at some link `a` and to
+/// the last one at some link `b`.
 pub(crate) fn ideal_time(plan: &Plan, family: Family, bytes: u64, classes: &[LinkClass]) -> Duration {
     let mtu = u64::from(plan.mtu);
     let count = bytes.div_ceil(mtu).max(1);
@@ -65,13 +66,14 @@ pub(crate) fn ideal_time(plan: &Plan, family: Family, bytes: u64, classes: &[Lin
         for b in a..classes.len() {
             let between = match count - 2 {
                 0 => 0,
-                // Crossing from a to b costs each link once; the other packets pass at the slowest of them.
+                // Crossing from a to b costs each link once; the other packets are limited by the slowest of these
+                // links.
                 middles => {
                     let slowest = middle[a..=b].iter().max().copied().unwrap_or_default();
                     middle[a..=b].iter().sum::<u64>() + (middles - 1) * slowest
                 }
             };
-            // With no packet in the middle, the chain goes from the first to the last at one link.
+            // With no packet in the middle, the chain changes from the first to the last packet at one link.
             if count > 2 || a == b {
                 longest = longest.max(first[..=a].iter().sum::<u64>() + between + last[b..].iter().sum::<u64>());
             }

@@ -1,4 +1,4 @@
-//! Body 1: the simulated network, with real engines at its ends.
+//! The simulator driver: the simulated network, with real engines at its hosts.
 //!
 //! ```text
 //! ROOM     rnic-fabric (amber: change with a scenario or property test)
@@ -34,8 +34,8 @@
 //! report.check().expect("every promise is kept");
 //! ```
 //!
-//! How it works is said where it is done: [`simulation`] (windows, parts), `link` and `switch` (one event per hop),
-//! [`host`] (the pull model), [`fault`], [`workload`], [`check`]; what a plan may say in [`plan`].
+//! Each mechanism is described in its module: [`simulation`] (windows, parts), `link` and `switch` (one event per hop),
+//! [`host`] (the pull model), [`fault`], [`workload`], [`check`]; the keys of a plan in [`plan`].
 
 mod agenda;
 pub mod check;

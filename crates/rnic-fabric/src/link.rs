@@ -1,31 +1,31 @@
-//! Links: what is under way between two ports, in order of arrival.
+//! Links: packets in flight between two ports, in order of arrival.
 //!
-//! Each direction of a link is a ring that belongs to the receiving end. The rings of a node's ports lie side by side,
-//! and so do the instants of their first entries: a node finds its next arrival by looking at one or two cache lines.
+//! Each direction of a link is a ring that belongs to the receiving end. The rings of a node's ports are adjacent in
+//! memory, and so are the arrival times of their first entries: a node finds its next arrival by reading one or two
+//! cache lines.
 
 use rnic_base::{Duration, Time, near_at};
 
 use crate::agenda::Agenda;
 use crate::entry::{Entry, NO_PACKET};
 
-/// Ports of a node, at most: what the low bits of a [`Key`] can name.
+/// Largest number of ports of a node: the values that the low bits of a [`Key`] can hold.
 pub(crate) const PORTS_MAX: usize = 1 << PORT_BITS;
 
 const PORT_BITS: u32 = 10;
 
-/// The last instant of any run: just under 2^54 ps, five hours; later ones do not fit beside the port in a [`Key`].
+/// Largest time in any run: just under 2^54 ps, five hours; larger times do not fit next to the port in a [`Key`].
 pub(crate) const RUN_TIME_MAX: Time = Time::from_ps((1 << (64 - PORT_BITS)) - 2);
 
-/// The latest instant, and the longest time, that a plan may name: five hours. Packets that leave then arrive before
-/// [`RUN_TIME_MAX`].
+/// Largest time and duration that a plan may contain: five hours. Packets sent then arrive before [`RUN_TIME_MAX`].
 pub(crate) const PLAN_TIME_MAX: Duration = Duration::from_secs(5 * 3_600);
 
 const _: () = assert!(PLAN_TIME_MAX.as_ps() + Duration::from_secs(10).as_ps() < RUN_TIME_MAX.as_ps());
 const _: () = assert!(Key::NEVER.0 >> PORT_BITS == crate::agenda::NEVER.as_ps());
 const _: () = assert!(RUN_TIME_MAX.as_ps() < crate::agenda::NEVER.as_ps());
 
-/// An instant and a port in one word, so that the least of several keys is the earliest event, and of two at the same
-/// instant that of the lower port.
+/// A time and a port number in one machine word, so that the smallest of several keys is the earliest event, and of two
+/// at the same time the one of the lower port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Key(u64);
 
@@ -38,13 +38,13 @@ impl Key {
         Self(time.as_ps() << PORT_BITS | port as u64)
     }
 
-    /// [`crate::agenda::NEVER`] for [`Key::NEVER`].
+    /// Returns the time; for [`Key::NEVER`] it is [`crate::agenda::NEVER`].
     #[inline]
     pub(crate) fn time(self) -> Time {
         Time::from_ps(self.0 >> PORT_BITS)
     }
 
-    /// Both in one word, for the trace.
+    /// Returns time and port in one machine word, for the trace.
     #[inline]
     pub(crate) fn word(self) -> u64 {
         self.0
@@ -56,34 +56,34 @@ impl Key {
     }
 }
 
-/// The receiving end of a link, as its sender knows it.
+/// Address of the receiving end of a link, as stored by its sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkEnd {
-    /// Which ring of its part of the network.
+    /// Index of the ring in its part of the network.
     pub(crate) ring: u32,
-    /// Which node there.
+    /// Index of the node in that part.
     pub(crate) node: u32,
-    /// Which port of that node.
+    /// Index of the port of that node.
     pub(crate) port: u16,
-    /// Which part of the network.
+    /// Index of the part of the network.
     pub(crate) part: u16,
 }
 
-/// Everything that is on a link.
+/// All packets on links.
 #[derive(Debug)]
 pub(crate) struct Links {
     rings: Vec<Ring>,
-    /// The first arrival of every ring, with the port that it will come in at, in groups.
+    /// Key of the first arrival of every ring, with its input port, in groups.
     heads: Vec<[Key; GROUP]>,
 }
 
-/// Rings whose heads share a cache line. A switch has whole groups to itself.
+/// Number of rings whose heads share a cache line. The groups of a switch are not shared with other nodes.
 pub(crate) const GROUP: usize = 8;
 
-/// An entry under way.
+/// An entry in flight.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
-    /// When its last bit arrives, and at which port.
+    /// Time at which its last bit arrives, and the input port.
     at: Key,
     entry: Entry,
 }
@@ -93,9 +93,9 @@ const _: () = assert!(size_of::<Arrival>() == 32);
 /// Entries of one direction of a link, in order of arrival.
 #[derive(Debug, Default)]
 struct Ring {
-    /// A power of two, or nothing.
+    /// The slots; their number is a power of two, or zero.
     slots: Box<[Arrival]>,
-    /// Counters of entries taken and put; their difference is how many there are.
+    /// Counters of removed and of added entries; their difference is the number of entries.
     head: u32,
     tail: u32,
 }
@@ -107,27 +107,27 @@ impl Links {
         Self { rings: all, heads: vec![[Key::NEVER; GROUP]; rings.div_ceil(GROUP)] }
     }
 
-    /// The first arrivals at the ports of a switch: `groups` groups from ring `first` on.
+    /// Returns the first arrivals at the ports of a switch: `groups` groups from ring `first` on.
     #[inline]
     pub(crate) fn heads(&self, first: u32, groups: usize) -> &[[Key; GROUP]] {
         let first = first as usize / GROUP;
         &self.heads[first..first + groups]
     }
 
-    /// The first arrival at one ring.
+    /// Returns the first arrival of one ring.
     #[inline]
     pub(crate) fn head(&self, ring: u32) -> Key {
         self.heads[ring as usize / GROUP][ring as usize % GROUP]
     }
 
-    /// Where the headers of the first entry of `ring` are; anything when there is none.
+    /// Returns the index of the headers of the first entry of `ring`; any value when it is empty.
     #[inline]
     pub(crate) fn first_packet(&self, ring: u32) -> u32 {
         let ring = &self.rings[ring as usize];
         ring.slots.get(ring.place(ring.head)).map_or(NO_PACKET, |arrival| arrival.entry.packet)
     }
 
-    /// The packets that arrive by `ring` before `horizon`, the first few of them.
+    /// Returns the packets that arrive on `ring` before `horizon`, at most the first `few` of them.
     #[inline]
     pub(crate) fn packets_until(&self, ring: u32, horizon: Time, few: u32) -> impl Iterator<Item = Entry> {
         let ring = &self.rings[ring as usize];
@@ -136,34 +136,34 @@ impl Links {
         first.take_while(move |arrival| arrival.at < end).map(|arrival| arrival.entry)
     }
 
-    /// Has what is known of `ring` brought near.
+    /// Prefetches the state of `ring`.
     #[inline]
     pub(crate) fn touch_ring(&self, ring: u32) {
         near_at(&self.rings, ring as usize);
         near_at(&self.heads, ring as usize / GROUP);
     }
 
-    /// The same for several rings that lie side by side.
+    /// Prefetches the state of several adjacent rings.
     #[inline]
     pub(crate) fn touch_rings(&self, rings: core::ops::Range<u32>) {
         rings.step_by(2).for_each(|ring| self.touch_ring(ring));
     }
 
-    /// Has the first `few` entries of `ring` brought near.
+    /// Prefetches the first `few` entries of `ring`.
     #[inline]
     pub(crate) fn touch_first(&self, ring: u32, few: u32) {
         let ring = &self.rings[ring as usize];
         (0..few).for_each(|offset| near_at(&ring.slots, ring.place(ring.head.wrapping_add(offset))));
     }
 
-    /// Has the first entry of `ring` brought near: it is wanted next.
+    /// Prefetches the first entry of `ring`, which is needed next.
     #[inline]
     pub(crate) fn touch(&self, ring: u32) {
         let ring = &self.rings[ring as usize];
         near_at(&ring.slots, ring.place(ring.head));
     }
 
-    /// Takes the first entry of `ring`, which has one.
+    /// Removes the first entry of `ring`, which must not be empty, and returns it.
     #[inline]
     pub(crate) fn pop(&mut self, ring: u32) -> Entry {
         let index = ring as usize;
@@ -176,7 +176,7 @@ impl Links {
         entry
     }
 
-    /// Puts `entry` on the way to `end`, to arrive at `at`, after everything that is on the same way.
+    /// Adds `entry` to the link to `end`, to arrive at `at`, after all packets on the same link.
     #[inline]
     pub(crate) fn push(&mut self, end: LinkEnd, at: Time, entry: Entry, agenda: &mut Agenda) {
         let index = end.ring as usize;
@@ -191,7 +191,8 @@ impl Links {
         }
     }
 
-    /// Puts `entry` on the way to `end`, to arrive at `at`, before whatever arrives later: for links that reorder.
+    /// Adds `entry` to the link to `end`, to arrive at `at`, before the packets that arrive later: for links that
+    /// reorder.
     pub(crate) fn insert(&mut self, end: LinkEnd, at: Time, entry: Entry, agenda: &mut Agenda) {
         let index = end.ring as usize;
         let ring = &mut self.rings[index];
@@ -202,13 +203,13 @@ impl Links {
         agenda.lower(end.node, first.time());
     }
 
-    /// How many entries are under way.
+    /// Returns the number of entries in flight.
     pub(crate) fn len(&self) -> usize {
         self.rings.iter().map(|ring| ring.len() as usize).sum()
     }
 }
 
-/// The least of `keys`.
+/// Returns the smallest of `keys`.
 #[inline]
 pub(crate) fn least(keys: &[[Key; GROUP]]) -> Key {
     let of_group = |group: &[Key; GROUP]| {
@@ -248,7 +249,7 @@ impl Ring {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Moves the last entry before those that arrive later than it.
+    /// Moves the last entry before those that arrive later.
     fn sink_last(&mut self) {
         let mut counter = self.tail.wrapping_sub(1);
         while counter != self.head {
@@ -261,7 +262,8 @@ impl Ring {
         }
     }
 
-    /// Twice the room. Happens a few times per link and run: what is under way is bounded by delay times rate.
+    /// Doubles the capacity. This happens a few times per link and run, because the packets in flight are bounded by
+    /// delay times rate.
     #[cold]
     fn grow(&mut self) {
         let capacity = (self.slots.len() * 2).max(RING_START);
@@ -274,7 +276,7 @@ impl Ring {
     }
 }
 
-/// Entries that a ring starts with when it is first used: four cache lines.
+/// Initial number of entries of a ring when it is first used: four cache lines.
 const RING_START: usize = 8;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What the nodes of a part of the network share, and what leaves it for another part.
+//! State that the nodes of a part of the network share, and packets for other parts.
 //!
-//! A network may be simulated in several parts ([`crate::simulation`]). Within a part a packet goes from ring to ring
-//! and its headers stay where they are. To another part it goes in a [`Parcel`], headers and bytes with it, which is
-//! handed over between two windows: nobody is to see it before the next one.
+//! A network may be simulated in several parts ([`crate::simulation`]). Within a part a packet moves from ring to ring
+//! and its headers stay in their slot. To another part it is moved in a [`Parcel`], together with its headers and
+//! bytes; parcels are passed between two windows, because their packets arrive in the next window at the earliest.
 
 use rnic_base::Time;
 
@@ -11,24 +11,24 @@ use crate::entry::{Entry, Flags};
 use crate::link::{LinkEnd, Links};
 use crate::packets::{FalconPackets, Packets};
 
-/// What nodes share: the links to them, the agenda, the headers of packets under way.
+/// State that nodes share: the links to them, the agenda, the headers of packets in flight.
 #[derive(Debug)]
 pub(crate) struct Network {
     pub(crate) links: Links,
     pub(crate) agenda: Agenda,
     pub(crate) packets: Packets,
     pub(crate) falcon_packets: FalconPackets,
-    /// Which part this is.
+    /// Number of this part.
     part: u16,
-    /// What goes to other parts, by part.
+    /// Packets for other parts, by part.
     leaving: Vec<Parcel>,
-    /// What has come from other parts, by part.
+    /// Packets received from other parts, by part.
     arrived: Vec<Parcel>,
 }
 
 impl Network {
-    /// Part number `part` of `parts`, with so many nodes and rings; `with_bytes` when packets have payload or travel
-    /// encoded.
+    /// Creates part number `part` of `parts`, with this number of nodes and rings; `with_bytes` when packets have
+    /// payload or are encoded to bytes.
     pub(crate) fn new(part: u16, parts: usize, nodes: usize, rings: usize, with_bytes: bool) -> Self {
         let parcels = || (0..parts).map(|_| Parcel::new(with_bytes)).collect();
         Self {
@@ -42,12 +42,12 @@ impl Network {
         }
     }
 
-    /// Which part this is.
+    /// Returns the number of this part.
     pub(crate) fn part(&self) -> u16 {
         self.part
     }
 
-    /// Puts `entry` on the way to `end`, to arrive at `at`, after everything that is on the same way.
+    /// Sends `entry` on the link to `end`, to arrive at `at`, after all packets on the same link.
     #[inline]
     pub(crate) fn carry(&mut self, end: LinkEnd, at: Time, entry: Entry) {
         if end.part != self.part {
@@ -56,7 +56,7 @@ impl Network {
         self.links.push(end, at, entry, &mut self.agenda);
     }
 
-    /// The same where what leaves later may arrive sooner: for links that reorder.
+    /// Sends `entry` on the link to `end`, to arrive at `at`, also before packets sent earlier: for links that reorder.
     pub(crate) fn carry_by_time(&mut self, end: LinkEnd, at: Time, entry: Entry) {
         if end.part != self.part {
             return self.send_away(end, at, entry);
@@ -73,7 +73,7 @@ impl Network {
         parcel.entries.push((end, at, entry));
     }
 
-    /// Takes in what has come from other parts.
+    /// Inserts the packets from other parts into the links of this part.
     pub(crate) fn unpack(&mut self) {
         let Self { links, agenda, packets, falcon_packets, arrived, .. } = self;
         for parcel in arrived.iter_mut().filter(|parcel| !parcel.entries.is_empty()) {
@@ -86,7 +86,7 @@ impl Network {
         }
     }
 
-    /// Takes over what `other` has for it; what came before has been unpacked.
+    /// Takes the parcel that `other` has for this part; earlier parcels have been unpacked.
     pub(crate) fn take_parcel(&mut self, other: &mut Self) {
         let [leaving, arrived] =
             [&mut other.leaving[usize::from(self.part)], &mut self.arrived[usize::from(other.part)]];
@@ -96,13 +96,13 @@ impl Network {
         }
     }
 
-    /// The earliest event of any of its nodes.
+    /// Returns the time of the earliest event of its nodes.
     pub(crate) fn earliest(&self) -> Time {
         let arrivals = self.arrived.iter().map(|parcel| parcel.earliest);
         arrivals.fold(self.agenda.earliest(), Time::min)
     }
 
-    /// The packet of `entry` is no more.
+    /// Frees the packet of `entry`.
     #[inline(never)]
     pub(crate) fn remove(&mut self, entry: &Entry) {
         if entry.has(Flags::FALCON) {
@@ -112,7 +112,7 @@ impl Network {
         }
     }
 
-    /// A second packet like that of `entry`: where it lies.
+    /// Copies the packet of `entry`; returns the index of the copy.
     pub(crate) fn duplicate(&mut self, entry: &Entry) -> u32 {
         if entry.has(Flags::FALCON) {
             self.falcon_packets.duplicate(entry.packet)
@@ -121,7 +121,7 @@ impl Network {
         }
     }
 
-    /// The bytes that travel with the packet of `entry`.
+    /// Returns the bytes that are stored with the packet of `entry`.
     pub(crate) fn bytes_mut(&mut self, entry: &Entry) -> &mut [u8] {
         if entry.has(Flags::FALCON) {
             self.falcon_packets.bytes_mut(entry.packet)
@@ -130,26 +130,26 @@ impl Network {
         }
     }
 
-    /// Packets under way now, between two windows.
+    /// Returns the number of packets in flight; valid between two windows.
     pub(crate) fn live(&self) -> usize {
         let of = |packets: &Packets, falcon: &FalconPackets| packets.live() + falcon.live();
         let parcels = self.arrived.iter().map(|parcel| of(&parcel.packets, &parcel.falcon_packets));
         of(&self.packets, &self.falcon_packets) + parcels.sum::<usize>()
     }
 
-    /// Entries on links now, between two windows.
+    /// Returns the number of entries on links; valid between two windows.
     pub(crate) fn on_links(&self) -> usize {
         self.links.len() + self.arrived.iter().map(|parcel| parcel.entries.len()).sum::<usize>()
     }
 }
 
-/// What goes from one part of the network to another, in the order in which it was sent.
+/// Packets from one part of the network to another, in the order in which they were sent.
 #[derive(Debug)]
 struct Parcel {
     entries: Vec<(LinkEnd, Time, Entry)>,
     packets: Packets,
     falcon_packets: FalconPackets,
-    /// When the first of it arrives.
+    /// Time at which the first of them arrives.
     earliest: Time,
 }
 
@@ -160,7 +160,7 @@ impl Parcel {
     }
 }
 
-/// Moves the packet of `entry`, if it has one.
+/// Moves the headers and bytes of `entry`, if it has any, to other slabs.
 fn hand_over(
     entry: &mut Entry,
     (packets, falcon_packets): (&mut Packets, &mut FalconPackets),

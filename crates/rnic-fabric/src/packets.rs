@@ -1,30 +1,31 @@
-//! What only the ends understand of a packet: headers, and bytes when there are any.
+//! The data of packets that only hosts interpret: headers, and bytes when packets carry them.
 //!
-//! A slab that is written when a packet leaves its host and read when it reaches the other one. Slots are used again,
-//! last freed first, so that few packets under way touch little memory. Where a packet lies decides nothing.
+//! A slab that is written when a packet is sent by its host and read when it arrives at the other one. Slots are
+//! reused, last freed first, so that few packets in flight use little memory. The slot of a packet does not influence
+//! the simulation.
 
 use rnic_base::{Csig, Duration, Psn, near_at, near_whole_at};
 use rnic_wire::falcon::{self, FlowLabel};
 use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
 
-/// The ends of a packet under way, and how its headers are written.
+/// Source and format of a packet in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ends {
-    /// The host it comes from: its IP source address.
+    /// The source host, which stands for the IP source address.
     pub(crate) src: u32,
-    /// Its UDP source port.
+    /// UDP source port.
     pub(crate) source_port: u16,
     pub(crate) format: Format,
 }
 
 const _: () = assert!(size_of::<Ends>() == 8);
 
-/// The ends of a Falcon packet under way, and what switches wrote into its frame.
+/// Source and flow label of a Falcon packet in flight, and the tag that switches wrote into its frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FalconEnds {
-    /// The host it comes from: its IPv6 source address.
+    /// The source host, which stands for the IPv6 source address.
     src: u32,
-    /// Its IPv6 flow label in the low 20 bits; above it the value of its tag ([`Csig::value`]).
+    /// IPv6 flow label in the low 20 bits; above it the value of the CSIG tag ([`Csig::value`]).
     label_and_tag: u32,
 }
 
@@ -34,54 +35,54 @@ const _: () = assert!(LABEL_BITS + Csig::VALUE_BITS == u32::BITS);
 const LABEL_BITS: u32 = 20;
 
 impl FalconEnds {
-    /// Creates the ends of a packet that leaves host `src` with `label`.
+    /// Creates the values of a packet that host `src` sends with `label`.
     #[inline]
     pub(crate) fn new(src: u32, label: FlowLabel) -> Self {
         let tag = u32::from(Csig::NO_DELAY.value());
         Self { src, label_and_tag: tag << LABEL_BITS | label.get() }
     }
 
-    /// The host that it comes from.
+    /// Returns the source host.
     #[inline]
     pub(crate) fn src(self) -> u32 {
         self.src
     }
 
-    /// Its flow label.
+    /// Returns the flow label.
     #[inline]
     pub(crate) fn label(self) -> FlowLabel {
         FlowLabel::new(self.label_and_tag)
     }
 
-    /// Its tag.
+    /// Returns the CSIG tag.
     #[inline]
     pub(crate) fn csig(self) -> Csig {
         Csig::from_value((self.label_and_tag >> LABEL_BITS) as u16)
     }
 
-    /// A switch called `locator` delays it by `delay`.
+    /// Updates the tag for a switch with number `locator` that delays the packet by `delay`.
     pub(crate) fn stamp(&mut self, delay: Duration, locator: u32) {
         let tag = u32::from(self.csig().behind(delay, locator).value());
         self.label_and_tag = tag << LABEL_BITS | self.label().get();
     }
 }
 
-/// Headers as they lie in a slab: in whole cache lines, because where a packet arrives they are far away.
+/// Headers as stored in a slab: aligned to complete cache lines, because they are not cached when a packet arrives.
 pub(crate) trait Lines: Copy {
     /// The headers.
     type Packet;
-    /// What lies beside them.
+    /// The source data stored next to the headers.
     type Ends: Copy;
 
     fn of(packet: &Self::Packet) -> Self;
 
     fn packet(&self) -> &Self::Packet;
 
-    /// Headers that say nothing.
+    /// Returns placeholder headers without information.
     fn nothing() -> Self;
 }
 
-/// One cache line.
+/// Headers of the RoCE family: one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(crate) struct Line(Packet);
@@ -108,7 +109,7 @@ impl Lines for Line {
     }
 }
 
-/// Two cache lines: a Falcon packet has 320 bits of bitmaps.
+/// Headers of Falcon: two cache lines, because a Falcon packet has 320 bits of bitmaps.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(crate) struct TwoLines(falcon::Packet);
@@ -143,33 +144,33 @@ impl Lines for TwoLines {
     }
 }
 
-/// Every packet of the RoCE family that is under way.
+/// All packets of the RoCE family in flight.
 pub(crate) type Packets = Slab<Line>;
 
-/// Every Falcon packet that is under way: apart, so that the others stay as they are.
+/// All Falcon packets in flight: a separate slab, so that the headers of the RoCE family keep their size.
 pub(crate) type FalconPackets = Slab<TwoLines>;
 
-/// Packets under way of one kind.
+/// Packets in flight of one family.
 #[derive(Debug)]
 pub(crate) struct Slab<L: Lines> {
-    /// Headers; not to be looked at when packets travel as bytes.
+    /// Headers, by slot; not valid when packets are encoded to bytes.
     headers: Vec<L>,
-    /// Beside `headers`.
+    /// Source data, by slot.
     ends: Vec<L::Ends>,
     free: Vec<u32>,
-    /// Payload, or the whole datagram when packets are encoded; beside `headers`, and empty when neither is carried.
+    /// Payload, or the complete datagram when packets are encoded, by slot; empty when neither is carried.
     bytes: Vec<Vec<u8>>,
     with_bytes: bool,
 }
 
 impl<L: Lines> Slab<L> {
-    /// A slab; `with_bytes` when packets have payload or travel encoded.
+    /// Creates an empty slab; `with_bytes` when packets have payload or are encoded to bytes.
     pub(crate) fn new(with_bytes: bool) -> Self {
         let (headers, ends, free, bytes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self { headers, ends, free, bytes, with_bytes }
     }
 
-    /// Takes a packet in; its bytes are what the slot's last user left, until they are written.
+    /// Adds a packet and returns its slot; its bytes are those of the slot's last packet until they are written.
     #[inline]
     pub(crate) fn insert(&mut self, packet: &L::Packet, ends: L::Ends) -> u32 {
         if let Some(index) = self.free.pop() {
@@ -202,46 +203,46 @@ impl<L: Lines> Slab<L> {
         self.ends[index as usize]
     }
 
-    /// The same, for writing.
+    /// Returns mutable access to the source data of a packet.
     pub(crate) fn ends_mut(&mut self, index: u32) -> &mut L::Ends {
         &mut self.ends[index as usize]
     }
 
-    /// Has the headers at `index` brought near: they are wanted soon. Any index will do.
+    /// Prefetches the headers at `index`, which are needed soon. Any index is allowed.
     #[inline]
     pub(crate) fn touch(&self, index: u32) {
         near_whole_at(&self.headers, index as usize);
         near_at(&self.ends, index as usize);
     }
 
-    /// The bytes that travel with a packet.
+    /// Returns the bytes that are stored with a packet.
     pub(crate) fn bytes(&self, index: u32) -> &[u8] {
         self.bytes.get(index as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// The same, for writing.
+    /// Returns mutable access to the bytes that are stored with a packet.
     pub(crate) fn bytes_mut(&mut self, index: u32) -> &mut [u8] {
         self.bytes.get_mut(index as usize).map_or(&mut [], Vec::as_mut_slice)
     }
 
-    /// Lends the bytes of a packet out; [`Packets::put_bytes`] brings them back.
+    /// Takes the byte buffer of a packet out of the slab; [`Packets::put_bytes`] returns it.
     pub(crate) fn take_bytes(&mut self, index: u32) -> Vec<u8> {
         self.bytes.get_mut(index as usize).map(core::mem::take).unwrap_or_default()
     }
 
-    /// Ends a loan.
+    /// Returns a byte buffer to the slab.
     pub(crate) fn put_bytes(&mut self, index: u32, bytes: Vec<u8>) {
         if let Some(place) = self.bytes.get_mut(index as usize) {
             *place = bytes;
         }
     }
 
-    /// Leaves nothing of a packet's headers but their bytes.
+    /// Replaces the headers of a packet by placeholders, so that only its encoded bytes remain.
     pub(crate) fn forget_headers(&mut self, index: u32) {
         self.headers[index as usize] = L::nothing();
     }
 
-    /// A second packet like the one at `index`.
+    /// Copies the packet at `index`; returns the slot of the copy.
     pub(crate) fn duplicate(&mut self, index: u32) -> u32 {
         let (lines, ends) = (self.headers[index as usize], self.ends(index));
         let copy = self.insert(lines.packet(), ends);
@@ -253,7 +254,7 @@ impl<L: Lines> Slab<L> {
         copy
     }
 
-    /// Takes the packet at `index` of `other` over, bytes and all.
+    /// Moves the packet at `index` of `other` to this slab, bytes included; returns its new slot.
     pub(crate) fn adopt(&mut self, other: &mut Self, index: u32) -> u32 {
         let place = self.insert(other.headers(index), other.ends(index));
         if self.with_bytes {
@@ -263,21 +264,21 @@ impl<L: Lines> Slab<L> {
         place
     }
 
-    /// The packet at `index` is no more.
+    /// Frees the packet at `index`.
     #[inline]
     pub(crate) fn remove(&mut self, index: u32) {
         debug_assert!((index as usize) < self.headers.len());
         self.free.push(index);
     }
 
-    /// Packets under way now.
+    /// Returns the number of packets in flight.
     pub(crate) fn live(&self) -> usize {
         self.headers.len() - self.free.len()
     }
 }
 
-/// Packets under way at once: 2^28 of 72 bytes would be 19 GB, of 136 twice as much; whoever needs more has a runaway
-/// sender.
+/// Largest number of packets in flight: 2^28 packets of 72 bytes take 19 GB, of 136 bytes twice as much; a larger
+/// number means that a sender is not limited.
 const PACKETS_MAX: u32 = 1 << 28;
 
 #[cfg(test)]

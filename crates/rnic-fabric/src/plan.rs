@@ -1,9 +1,9 @@
-//! A plan: everything about a run but its seed.
+//! A plan: the complete description of a run except its seed.
 //!
 //! Plans are TOML. Quantities are written with their unit in quotes (`"100Gbps"`, `"2us"`, `"240KB"`, `"1%"`); unknown
-//! keys, wrong units and impossible combinations are refused with one line that says what and where. Only what a
-//! network has no place for (`[switch]` without switches, `links.fabric` without links between them) may stand in a
-//! plan all the same, so that another topology can be tried with `--set`.
+//! keys, wrong units and impossible combinations are rejected with one line that contains the error and its position.
+//! Only tables that the topology does not use (`[switch]` without switches, `links.fabric` without links between them)
+//! are allowed nevertheless, so that another topology can be tried with `--set`.
 //!
 //! ```toml
 //! name = "example"               # any text; in the report
@@ -110,29 +110,30 @@
 //! | `trace` | `file` of lines `start,src,dst,bytes` |
 //! | `manual` | none: the caller posts work |
 //!
-//! `sizes` is the name of a distribution that comes along (`irn-heavy-tail`, `web-search`, `data-mining`, `uniform`),
-//! one of the forms `uniform:500KB-5MB` and `fixed:8KB`, or a file. A table
-//! `background = { load = "50%", sizes = "irn-heavy-tail" }` puts Poisson traffic between all hosts beside the requests
-//! of an incast, from the beginning of the run until the last request's interval is over, or for its `duration`. The
-//! report keeps the two apart: `rct_us` has the completion times of requests, `background` those of the other flows.
+//! `sizes` is the name of a built-in distribution (`irn-heavy-tail`, `web-search`, `data-mining`, `uniform`), one of
+//! the forms `uniform:500KB-5MB` and `fixed:8KB`, or a file. A table `background = { load = "50%", sizes =
+//! "irn-heavy-tail" }` adds Poisson traffic between all hosts to the requests of an incast, from the start of the run
+//! until the last request's interval is over, or for its `duration`. The report lists the two separately: `rct_us`
+//! contains the completion times of requests, `background` those of the other flows.
 //!
 //! Operations are `write`, `write-imm`, `send`, `read`, `fetch-add`, `compare-swap`; a closed loop also has
-//! `read-write`: every other queue pair of a client reads, the others write. Both loops have so many `queue_pairs` (1)
-//! between `clients` (1), hosts `from` (0) and after it, and `servers` (1), hosts `to` (1) and after it: queue pair `i`
-//! is host `from + i % clients`'s, and its server `to + i / clients % servers`. In a closed loop all begin together, or
-//! at chance times within its `jitter`. In an open loop messages come at random, whether those before them are done or
-//! not, until `duration` is over; `load` is what all queue pairs offer together, of the rate of one host's link.
+//! `read-write`: every other queue pair of a client reads, the others write. Both loops have `queue_pairs` (1) queue
+//! pairs in total between `clients` (1) hosts, which are `from` (0) and the following ones, and `servers` (1) hosts,
+//! which are `to` (1) and the following ones: queue pair `i` belongs to host `from + i % clients`, and its server is
+//! `to + i / clients % servers`. In a closed loop all start together, or at random times within its `jitter`. In an
+//! open loop messages arrive at random, independently of the completion of earlier ones, until `duration` is over;
+//! `load` is the load that all queue pairs offer together, as a share of the rate of one host's link.
 //!
 //! A `collective` is an `all-reduce`, `all-gather` or `reduce-scatter` around a ring, or an `all-to-all`, of buffers of
 //! `bytes` at each of the first `ranks` hosts, `count` of them one after the other: a rank sends the message of a step
-//! when those of the step before have come, divided among its `connections` to each peer. Neighbours in the ring are
-//! neighbours in the topology, unless they `shuffle`. `rct_us` has the time of each, until the last rank is done, but
-//! not of those that began in the warm-up. `op` is `write-imm`, or `send`. Flows are the connections, from the first
-//! collective to the last: their slowdown says little.
+//! when it has received those of the step before, divided among its `connections` to each peer. Neighbours in the ring
+//! are neighbours in the topology, unless `shuffle` is set. `rct_us` contains the time of each collective, until the
+//! last rank is done, except those that started in the warm-up. `op` is `write-imm`, or `send`. Flows are the
+//! connections, from the first collective to the last: their slowdown is not meaningful.
 //!
-//! With `nvme`, hosts read or write a drive of host `to` over Falcon (packets of 4096 bytes or more),
-//! `depth` commands of `message` bytes under way at once. `drive = { read_rate = "26Gbps", read_latency = "60us",
-//! write_rate = "12Gbps", write_latency = "15us", queue_depth = 128 }` is what it can; with `local = true` there, its
+//! With `nvme`, hosts read or write a drive of host `to` over Falcon (packets of 4096 bytes or more), with `depth`
+//! commands of `message` bytes in flight. `drive = { read_rate = "26Gbps", read_latency = "60us", write_rate =
+//! "12Gbps", write_latency = "15us", queue_depth = 128 }` describes the drive; with `local = true` in it, the drive's
 //! own host uses it instead, without a network.
 //!
 //! | fault | keys |
@@ -144,8 +145,8 @@
 //! | `down` | `from`, `until` |
 //! | `slow` | `rate` that is left, `from` (0), `until` (the end) |
 //!
-//! Directions are called `host-3>edge-1`, `edge-1>agg-0`, `host-0>switch-0`, `host-0>host-1`, `leaf-2>spine-0`. One of
-//! four spines is cut by `links = "leaf-*>spine-1, spine-1>leaf-*"`; switches go on to choose it.
+//! Directions have names such as `host-3>edge-1`, `edge-1>agg-0`, `host-0>switch-0`, `host-0>host-1`, `leaf-2>spine-0`.
+//! `links = "leaf-*>spine-1, spine-1>leaf-*"` cuts off one of four spines; switches continue to choose it.
 
 mod collective;
 mod derived;
@@ -176,48 +177,48 @@ pub use error::PlanError;
 pub use nic::{BusPlan, NicPlan, WorkFetch};
 pub use slow_host::SlowHostPlan;
 
-/// Keys of a plan's `[workload]` that mean something for the workload `kind`, beside `kind` itself.
+/// Returns the keys of a plan's `[workload]` that are valid for the workload `kind`, in addition to `kind` itself.
 pub fn workload_keys(kind: &str) -> impl Iterator<Item = &'static str> {
     workloads::keys_of(kind)
 }
 
-/// What one kind of link is like.
+/// Properties of one class of links.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkPlan {
-    /// Bits per second, each direction.
+    /// Rate of each direction.
     pub rate: BitRate,
     /// Propagation delay.
     pub delay: Duration,
 }
 
-/// Which network.
+/// The network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TopologyPlan {
-    /// Two hosts and a wire.
+    /// Two hosts and one link.
     PointToPoint,
-    /// So many hosts and a switch.
+    /// Several hosts and one switch.
     Star {
-        /// Hosts.
+        /// Number of hosts.
         hosts: u32,
     },
     /// The fat-tree of k-port switches.
     FatTree {
-        /// Ports of each switch.
+        /// Number of ports of each switch.
         k: u32,
     },
     /// Two layers of switches.
     LeafSpine {
-        /// Switches of the upper layer.
+        /// Number of switches of the upper layer.
         spines: u32,
-        /// Switches of the lower one, each connected to every spine.
+        /// Number of switches of the lower layer, each connected to every spine.
         leaves: u32,
-        /// Hosts of each leaf.
+        /// Number of hosts of each leaf.
         hosts_per_leaf: u32,
     },
 }
 
 impl TopologyPlan {
-    /// The network.
+    /// Builds the network.
     pub fn build(&self) -> Topology {
         match *self {
             Self::PointToPoint => topology::point_to_point(),
@@ -227,7 +228,7 @@ impl TopologyPlan {
         }
     }
 
-    /// How many hosts it has.
+    /// Returns the number of hosts.
     pub fn hosts(&self) -> u32 {
         match *self {
             Self::PointToPoint => 2,
@@ -238,34 +239,35 @@ impl TopologyPlan {
     }
 }
 
-/// How long a run may take, and what is measured of it.
+/// Time limits of a run, and what is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunPlan {
-    /// The run is cut off then.
+    /// Simulated time at which the run is cut off.
     pub limit: Time,
-    /// The run has failed when nothing useful happens for so long.
+    /// The run has failed when no useful packet arrives for this duration.
     pub stall_after: Duration,
-    /// Flows that start before do not count in averages.
+    /// Flows that start before this time are excluded from averages.
     pub warmup: Duration,
-    /// Of a workload that ends by the clock: what is posted in the last so long of its duration does not count in
-    /// latencies, and the steady goodput ends there. Others have stopped when such messages end, which makes them fast.
+    /// For workloads that end at a given time: messages posted in the last part of this length are excluded from
+    /// latencies, and the steady goodput ends at its start. When such messages complete, other senders have already
+    /// stopped, so that they complete faster than in the steady state.
     pub cooldown: Duration,
-    /// What hosts get is reported by slices of this length.
+    /// Length of the time slices for which the report lists the goodput of hosts.
     pub slice: Option<Duration>,
 }
 
 /// A plan that has been checked.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Any text.
+    /// Name of the plan, any text, for the report.
     pub name: String,
     /// Payload bytes of a full packet.
     pub mtu: u32,
-    /// Reads and atomics of a queue pair under way at once.
+    /// Largest number of Reads and atomics of a queue pair in flight.
     pub reads: u32,
-    /// Packets carry real bytes, which are verified.
+    /// True when packets carry real bytes, which are verified.
     pub checked_payload: bool,
-    /// Packets travel as encoded bytes.
+    /// True when packets are encoded to bytes and decoded at the receiver.
     pub encoded: bool,
     /// The network.
     pub topology: TopologyPlan,
@@ -273,42 +275,43 @@ pub struct Plan {
     pub host_links: LinkPlan,
     /// Links between switches.
     pub fabric_links: LinkPlan,
-    /// Of a leaf-spine: the rate of the links of each spine, where they differ; at most that of [`Self::fabric_links`],
-    /// by which what is expected of the network goes.
+    /// For a leaf-spine: the rate of the links of each spine, when they differ; at most that of [`Self::fabric_links`],
+    /// from which expected values are computed.
     pub spine_rates: Vec<BitRate>,
-    /// Every switch.
+    /// The switches, all alike.
     pub switch: Option<SwitchPlan>,
     /// The transport of every queue pair.
     pub transport: Profile,
-    /// The memory of NICs, where it is modelled.
+    /// The NIC memory model, when there is one.
     pub nic: Option<NicPlan>,
     /// Hosts with slow memory, if any.
     pub slow_host: Option<SlowHostPlan>,
     /// The flows.
     pub workload: WorkloadPlan,
-    /// What goes wrong, in order.
+    /// The fault rules, in order.
     pub faults: Vec<FaultPlan>,
-    /// Bounds.
+    /// Limits of the run and measurements.
     pub run: RunPlan,
 }
 
-/// Gives the text of a file that a plan names, or says why it cannot.
+/// Returns the text of a file that a plan names, or the reason why it cannot be read.
 pub type FileReader<'f> = dyn FnMut(&str) -> Result<String, String> + 'f;
 
 impl Plan {
     /// Reads a plan that names no files.
     ///
     /// # Errors
-    /// What is wrong with it, in one line.
+    /// A description of the error, in one line.
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
         Self::from_toml_with(text, &[], &mut |_| Err("this plan was given without its files".to_owned()))
     }
 
-    /// Reads a plan, with some of its keys replaced first: `("transport.name", "roce-gbn")`. Values are TOML, or plain
-    /// text where that makes no TOML; a table replaces a table. `files` brings the files that it names.
+    /// Reads a plan, with some of its keys replaced first: `("transport.name", "roce-gbn")`. Values are parsed as TOML,
+    /// or taken as text when they are not valid TOML; a table replaces a table. `files` returns the content of the
+    /// files that the plan names.
     ///
     /// # Errors
-    /// What is wrong with it, in one line.
+    /// A description of the error, in one line.
     pub fn from_toml_with(
         text: &str,
         overrides: &[(&str, &str)],
@@ -320,7 +323,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Whoever replaces the name of a transport alone keeps the options of the one before it.
+    /// Extends the error about a transport option: overriding only the transport's name keeps the options of the plan's
+    /// transport, which the new one may not have.
     fn explain(error: PlanError, overrides: &[(&str, &str)]) -> PlanError {
         let mut of_transport = overrides.iter().filter(|(key, _)| key.starts_with("transport.")).map(|(key, _)| *key);
         let is_name_alone = of_transport.next() == Some("transport.name") && of_transport.next().is_none();
@@ -333,11 +337,11 @@ impl Plan {
         }
     }
 
-    /// Refuses what cannot be run. Plans that come from [`Plan::from_toml`] have been checked; those that were changed
-    /// since are checked again when a simulation is made.
+    /// Rejects a plan that cannot be run. Plans from [`Plan::from_toml`] have been checked; plans that were changed
+    /// afterwards are checked again when a simulation is created.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error found.
     pub fn check(&self) -> Result<(), PlanError> {
         resolve::check(self)
     }

@@ -1,8 +1,8 @@
 //! A port: the sending end of a link.
 //!
-//! Sending takes as long as the frame is on the wire, preamble and gap included; the last bit then travels for the
-//! link's delay. What a paused port has begun to send it sends to the end (IEEE 802.1Qbb); pause frames themselves are
-//! never held back and go before data that waits.
+//! A transmission takes as long as the frame is on the wire, preamble and gap included; the last bit then travels for
+//! the link's delay. A paused port completes the transmission that it has started (IEEE 802.1Qbb); pause frames
+//! themselves are never held back and are sent before waiting data.
 
 use rnic_base::{BitRate, Duration, Time};
 
@@ -12,43 +12,44 @@ use crate::fault::FaultChain;
 use crate::link::LinkEnd;
 use crate::network::Network;
 
-/// What a port has done.
+/// Counters of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct PortStats {
-    /// Packets sent, lost ones included; pause frames not.
+    /// Packets sent, including those lost to a fault, but without pause frames.
     pub(crate) packets: u64,
-    /// Of these, lost to a fault.
+    /// Of these, packets lost to a fault.
     pub(crate) faulted: u64,
-    /// Of these, acknowledgements and notifications.
+    /// Of the packets lost to a fault, acknowledgements and notifications.
     pub(crate) faulted_acks: u64,
     /// Pause frames (XOFF) sent.
     pub(crate) pauses_sent: u64,
-    /// Time that the neighbour has kept this port from sending.
+    /// Time that the neighbour paused this port.
     pub(crate) paused: Duration,
 }
 
-/// The sending end of a link: one cache line of what every packet needs, the rest apart.
+/// The sending end of a link: one cache line with the fields that every packet needs, the others in [`Rest`].
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Port {
-    /// When the last bit of what is being sent leaves.
+    /// Time at which the last bit of the present transmission is sent.
     pub(crate) free_at: Time,
-    /// From when on a packet that comes may be sent at once: never while others wait or the neighbour wants silence.
+    /// Time from which an arriving packet may be sent immediately: never while packets wait or the neighbour pauses the
+    /// port.
     pub(crate) open_at: Time,
-    /// Time of one byte, when it is a whole number of picoseconds.
+    /// Transmission time of one byte, valid when it is a whole number of picoseconds.
     byte_time: Duration,
     delay: Duration,
     packets: u64,
     end: LinkEnd,
     paused: bool,
-    /// The byte time is whole and there are no faults.
+    /// True when the byte time is whole and there are no faults.
     is_plain: bool,
     rest: Box<Rest>,
 }
 
 const _: () = assert!(size_of::<Port>() == 64);
 
-/// What is rarely needed of a port.
+/// Rarely used state of a port.
 #[derive(Debug)]
 struct Rest {
     rate: BitRate,
@@ -59,7 +60,7 @@ struct Rest {
 
 impl Port {
     pub(crate) fn new(rate: BitRate, delay: Duration, end: LinkEnd) -> Self {
-        // 8 * 10^12 ps are one byte at one bit per second.
+        // 8 * 10^12 ps is the time of one byte at one bit per second.
         let is_plain = 8_000_000_000_000u64.is_multiple_of(rate.as_bps());
         Self {
             free_at: Time::ZERO,
@@ -74,13 +75,14 @@ impl Port {
         }
     }
 
-    /// From now on `faults` decide what gets through.
+    /// Applies the rules `faults` to all packets from now on.
     pub(crate) fn set_faults(&mut self, faults: FaultChain) {
         self.rest.faults = Some(faults);
         self.is_plain = false;
     }
 
-    /// From now on everything gets through; behind what faults have delayed there still is no order to rely on.
+    /// Disables all faults from now on; packets delayed earlier may still be overtaken, so that order cannot be
+    /// assumed.
     pub(crate) fn end_faults(&mut self) {
         if let Some(faults) = &mut self.rest.faults {
             faults.end();
@@ -92,27 +94,27 @@ impl Port {
         self.paused
     }
 
-    /// What it has done until `now`, a pause that lasts included.
+    /// Returns the counters until `now`, including a pause in progress.
     pub(crate) fn stats_at(&self, now: Time) -> PortStats {
         let lasting = if self.paused { now.since(self.rest.paused_since) } else { Duration::ZERO };
         let stats = &self.rest.stats;
         PortStats { packets: self.packets, paused: stats.paused + lasting, ..*stats }
     }
 
-    /// Returns how long a packet that comes `now` waits behind `frames` of `bytes` together that wait already, if
-    /// nobody pauses the port. Each takes its preamble and the gap behind it too, as when it is sent.
+    /// Returns the time that a packet arriving `now` waits behind `frames` waiting frames of `bytes` bytes in total, if
+    /// the port is not paused. The preamble of each frame and the gap behind it are included.
     pub(crate) fn delay_behind(&self, now: Time, frames: u32, bytes: u64) -> Duration {
         let sending = Duration::from_ps(self.free_at.as_ps().saturating_sub(now.as_ps()));
         sending + self.rate(now).serialize(bytes + u64::from(frames) * LINK_OVERHEAD)
     }
 
-    /// Returns the rate of the link at `now`, with the faults that slow it down.
+    /// Returns the rate of the link at `now`, reduced by faults.
     fn rate(&self, now: Time) -> BitRate {
         let slow = self.rest.faults.as_ref().and_then(|faults| faults.rate(now));
         slow.map_or(self.rest.rate, |slow| slow.min(self.rest.rate))
     }
 
-    /// Sends a packet; the port is free. Who sends sets `open_at`.
+    /// Sends a packet; the port must be free. The caller sets `open_at`.
     #[inline]
     pub(crate) fn send(&mut self, now: Time, entry: Entry, network: &mut Network) {
         debug_assert!(self.free_at <= now && !self.paused);
@@ -124,7 +126,7 @@ impl Port {
         network.carry(self.end, self.free_at + self.delay, entry);
     }
 
-    /// The same for odd rates, and for links on which things go wrong.
+    /// Sends a packet on a link with faults or with a rate whose byte time is not whole.
     #[cold]
     fn send_carefully(&mut self, now: Time, entry: Entry, network: &mut Network) {
         let gap = self.rate(now).serialize(entry.link_len());
@@ -145,7 +147,7 @@ impl Port {
             if copy < fate.copies {
                 packet.packet = network.duplicate(&entry);
             }
-            // Copies follow each other as fast as the link allows.
+            // Copies follow each other at the rate of the link.
             let arrival = arrival + fate.delay + gap * u64::from(copy);
             if fate.corrupt {
                 faults.damage(&mut packet, |packet| network.bytes_mut(packet));
@@ -154,7 +156,7 @@ impl Port {
         }
     }
 
-    /// Tells the neighbour to stop or to go on: after what is being sent, before all data that waits.
+    /// Sends a frame that pauses or resumes the neighbour: after the present transmission, before all waiting data.
     #[cold]
     pub(crate) fn send_pause_frame(&mut self, now: Time, flags: Flags, network: &mut Network) {
         let frame = Entry::pause_frame(flags);
@@ -166,14 +168,14 @@ impl Port {
         network.carry_by_time(self.end, self.free_at + self.delay, frame);
     }
 
-    /// The neighbour wants silence.
+    /// Pauses this port at the request of the neighbour.
     pub(crate) fn pause(&mut self, now: Time) {
         if !self.paused {
             (self.paused, self.open_at, self.rest.paused_since) = (true, NEVER, now);
         }
     }
 
-    /// The neighbour takes packets again. Who has nothing that waits sets `open_at`.
+    /// Resumes this port at the request of the neighbour. A caller without waiting packets sets `open_at`.
     pub(crate) fn resume(&mut self, now: Time) {
         if self.paused {
             self.paused = false;

@@ -1,4 +1,4 @@
-//! What a run has measured.
+//! Results of a run.
 
 mod fields;
 mod parquet_file;
@@ -23,10 +23,10 @@ pub use queue_pairs::QueuePairs;
 pub use slices::{HostSlices, Slices};
 pub use tail::{FlowFigures, TailPoint};
 
-/// A flow that is done; where hosts use a drive, a command.
+/// A completed flow; for hosts that use a drive, a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowRecord {
-    /// Its number: flows are numbered in the order of (start, source).
+    /// Number of the flow: flows are numbered in the order of (start, source).
     pub id: u32,
     /// The host that posted.
     pub src: u32,
@@ -34,179 +34,181 @@ pub struct FlowRecord {
     pub dst: u32,
     /// Payload bytes.
     pub bytes: u64,
-    /// When the work was posted.
+    /// Time at which the work was posted.
     pub start: Time,
-    /// From then until the receiver's completion of the last message; for operations that the receiver does not hear
-    /// of, until the sender's.
+    /// Flow completion time: from the start until the receiver's completion of the last message; for operations without
+    /// a completion at the receiver, until the sender's.
     pub fct: Duration,
-    /// What it would take in an empty network, by serialisation and propagation alone; a command, of its drive without
-    /// a network.
+    /// Completion time in an empty network, from serialization and propagation alone; for a command, the time of its
+    /// drive without a network.
     pub ideal: Duration,
-    /// The request that it is a part of, in an incast.
+    /// Number of the request that the flow is a part of, in an incast.
     pub request: Option<u32>,
 }
 
 impl FlowRecord {
-    /// Completion time over ideal time.
+    /// Returns the completion time divided by the ideal time.
     pub fn slowdown(&self) -> f64 {
         self.fct.as_ps() as f64 / self.ideal.as_ps() as f64
     }
 }
 
-/// Packets lost, by where.
+/// Packets lost, by cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Drops {
-    /// No room in a switch.
+    /// Packets dropped because a switch had no buffer space.
     pub buffer: u64,
-    /// No room in a receiving NIC whose memory is modelled.
+    /// Packets dropped because the receive buffer of a modelled NIC had no space.
     pub nic: u64,
-    /// By a fault rule.
+    /// Packets lost to a fault rule.
     pub fault: u64,
-    /// Of those two, acknowledgements and notifications.
+    /// Of the packets lost in switches and to fault rules, acknowledgements and notifications.
     pub acks: u64,
-    /// Damaged, and found so by the receiving NIC.
+    /// Damaged packets that the receiving NIC detected.
     pub corrupt: u64,
-    /// Not used by the receiving NIC's engine: out of order, unknown queue pair, ...
+    /// Packets that the receiving NIC's engine did not use: out of order, unknown queue pair, ...
     pub unused: u64,
 }
 
 /// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The plan's name.
+    /// Name of the plan.
     pub plan: String,
-    /// The transport's name.
+    /// Name of the transport.
     pub transport: &'static str,
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// Fingerprint of everything that happened, 16 hexadecimal digits.
+    /// Hash of all events of the run, 16 hexadecimal digits.
     pub trace_hash: String,
-    /// Flows that are done; where hosts use a drive, commands are meant wherever flows are.
+    /// Number of completed flows; for hosts that use a drive, "flow" means a command in all fields.
     pub flows: u64,
-    /// Flows that were not when the run ended.
+    /// Number of flows that were not complete at the end of the run.
     pub flows_unfinished: u64,
-    /// The plan's limit, microseconds, where it has cut the run off before all flows were done: those that were not
-    /// count for nothing in what follows.
+    /// The plan's limit, in microseconds, when it ended the run before all flows were complete: incomplete flows are
+    /// not included in the following fields.
     pub cut_at_us: Option<f64>,
-    /// When the first flow that the limit kept from beginning would have begun, microseconds. Such flows are counted
-    /// nowhere.
+    /// Start time, in microseconds, of the first flow that did not start because of the limit. Such flows are not
+    /// counted in any field.
     pub not_begun_from_us: Option<f64>,
     /// Messages completed at their senders.
     pub messages: u64,
-    /// Payload bytes of the flows that are done.
+    /// Payload bytes of the completed flows.
     pub bytes: u64,
-    /// From the start of the first flow to the end of the last, microseconds.
+    /// Time from the start of the first flow to the end of the last one, in microseconds.
     pub elapsed_us: f64,
-    /// Payload bytes of flows that are done, by that time.
+    /// Payload of completed flows divided by that time, in Gbit/s.
     pub goodput_gbps: f64,
-    /// Completion time over ideal time, of the flows that started after the warm-up.
+    /// Average slowdown, completion time over ideal time, of the flows that started after the warm-up.
     pub slowdown_avg: f64,
-    /// Its median.
+    /// Median of the slowdown.
     pub slowdown_p50: f64,
-    /// Its 99th percentile.
+    /// 99th percentile of the slowdown.
     pub slowdown_p99: f64,
-    /// Flow completion times of the same flows: the average.
+    /// Average flow completion time of the same flows, in microseconds.
     pub fct_avg_us: f64,
-    /// The median.
+    /// Median of the flow completion time, in microseconds.
     pub fct_p50_us: f64,
-    /// The 99th percentile.
+    /// 99th percentile of the flow completion time, in microseconds.
     pub fct_p99_us: f64,
-    /// The 99.9th percentile.
+    /// 99.9th percentile of the flow completion time, in microseconds.
     pub fct_p999_us: f64,
-    /// Completion times of flows of one packet, where there are any.
+    /// Completion times of flows of one packet, in microseconds, when there are such flows.
     pub single_packet_fct_us: Option<Spread>,
-    /// The upper tail of the same: from 90 % to 99.9 % of them (IRN's figure 8).
+    /// Upper tail of these completion times: from 90 % to 99.9 % of the flows (IRN's figure 8).
     pub single_packet_tail: Vec<TailPoint>,
-    /// Completion times of requests, where the workload has any: from the start of the first flow of a request to the
-    /// end of its last one; of collectives, from the end of the one before to the last rank's end. Those that
-    /// were not done when the run ended are missing.
+    /// Completion times of requests, in microseconds, when the workload has requests: from the start of the first flow
+    /// of a request to the end of its last one; for collectives, from the end of the previous one to the end at the
+    /// last rank. Requests that were not complete at the end of the run are not included.
     pub rct_us: Option<Spread>,
-    /// Requests that were not done when the run ended.
+    /// Number of requests that were not complete at the end of the run.
     pub requests_unfinished: u64,
-    /// The flows that are no part of a request, where there are flows that are. Those that started before the warm-up
-    /// do not count.
+    /// Figures of the flows that are not a part of a request, when other flows are. Flows that started before the
+    /// warm-up ended are not included.
     pub background: Option<FlowFigures>,
-    /// Payload that messages of a loop brought between the warm-up and the end of its duration, by that time.
+    /// Payload of completed messages of a loop between the warm-up and the end of its duration, divided by that time,
+    /// in Gbit/s.
     pub steady_goodput_gbps: Option<f64>,
-    /// Commands done in the same time, a second, where hosts use a drive (IOPS).
+    /// Commands completed per second in the same time, when hosts use a drive (IOPS).
     pub ops_per_s: Option<f64>,
-    /// Post to completion of every message, where the workload asks for it; of those posted after the warm-up, where a
-    /// loop has a duration. In an open loop it begins when the message comes.
+    /// Time from post to completion of every message, in microseconds, when the workload measures it; only messages
+    /// posted after the warm-up, when a loop has a duration. In an open loop the time starts with the arrival of the
+    /// message.
     pub latency_us: Option<Spread>,
-    /// Goodput by queue pair in the same time.
+    /// Goodput per queue pair in the same time.
     pub queue_pairs: Option<QueuePairs>,
-    /// What each host got, slice by slice, where the plan asks for it.
+    /// Goodput and queue of each host per time slice, when the plan has slices.
     pub slices: Option<Slices>,
-    /// Request and response packets sent for the first time.
+    /// Request and response packets sent, without retransmissions.
     pub packets_sent: u64,
-    /// The same, sent again.
+    /// Retransmissions of request and response packets.
     pub packets_retransmitted: u64,
-    /// Acknowledgements of every kind, and notifications.
+    /// Acknowledgements of every type, and notifications, sent.
     pub acks_sent: u64,
-    /// Packets lost in the network: no room, faults, damage.
+    /// Packets lost: no buffer space, faults, damage.
     pub packets_dropped: u64,
     /// Packets lost, by cause.
     pub drops: Drops,
-    /// Data packets lost in the network, by room or by faults, of all that were sent.
+    /// Share of the sent data packets that were lost to full switch buffers or to faults.
     pub drop_rate: f64,
-    /// What the memory of NICs has done, where it is modelled.
+    /// Figures of the NIC memory model, when there is one.
     pub nic: Option<NicFigures>,
-    /// How many packets were missing in each recovery, where receivers keep early packets and something was lost.
+    /// Numbers of packets missing in each recovery, when receivers keep out-of-order packets and packets were lost.
     pub recoveries: Option<Recoveries>,
-    /// What pools shared by queue pairs have done, where there are any and something was lost.
+    /// Figures of the pools shared by queue pairs, when there are pools and packets were lost.
     pub pool: Option<PoolFigures>,
-    /// What left hosts that speak Falcon.
+    /// Counts of Falcon packets and of the NICs, when the transport is Falcon.
     pub falcon: Option<FalconFigures>,
-    /// Timeouts on which recovery acted.
+    /// Timeouts that caused a recovery action.
     pub timeouts: u64,
-    /// NACKs taken by senders.
+    /// NACKs processed by senders.
     pub nacks: u64,
     /// Pause frames (XOFF) sent.
     pub pauses: u64,
-    /// Time that ports were kept from sending, summed over ports, microseconds.
+    /// Time that ports were paused, summed over all ports, in microseconds.
     pub pause_time_us: f64,
-    /// Packets marked.
+    /// Packets that switches marked with ECN.
     pub ecn_marks: u64,
-    /// The most bytes that have waited for one output of a switch.
+    /// Largest number of bytes that waited for one output of a switch.
     pub queue_max_bytes: u64,
-    /// Bytes waiting for an output, averaged over time and over all outputs of switches.
+    /// Bytes that waited for an output, averaged over time and over all outputs of switches.
     pub queue_mean_bytes: f64,
-    /// Packets times links crossed, acknowledgements included.
+    /// Number of links crossed, summed over all packets, acknowledgements included.
     pub packet_hops: u64,
-    /// Steps of the simulation.
+    /// Number of simulation events.
     pub events: u64,
-    /// Packets under way at once, at most, as seen between windows of time.
+    /// Largest number of packets in flight, as measured between windows of time.
     pub packets_under_way_max: u64,
-    /// Simulated time when the run ended, microseconds.
+    /// Simulated time at the end of the run, in microseconds.
     pub simulated_us: f64,
-    /// Seconds that the run took on the caller's clock, which fills this in.
+    /// Duration of the run in seconds on the caller's clock; the caller sets this field.
     pub wall_s: Option<f64>,
-    /// Promises that were broken, one line each; none is what should be.
+    /// Violations of checked properties, one line each; empty in a correct run.
     pub violations: Vec<String>,
-    /// What is probably not meant, in the plan or in what it led to, one line each.
+    /// Warnings about the plan or the results that are probably not intended, one line each.
     pub warnings: Vec<String>,
-    /// The flows that are done.
+    /// The completed flows.
     #[serde(skip)]
     pub records: Vec<FlowRecord>,
 }
 
-/// Broken promises: the run has failed.
+/// A failed run: checked properties were violated.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{} (repeat with plan `{plan}`, seed {seed})", violations.join("; "))]
 pub struct CheckFailure {
-    /// The plan's name.
+    /// Name of the plan.
     pub plan: String,
-    /// The seed that repeats it.
+    /// Seed that reproduces the run.
     pub seed: u64,
-    /// What was broken, one line each.
+    /// The violations, one line each.
     pub violations: Vec<String>,
 }
 
 impl Report {
-    /// Whether every promise was kept.
+    /// Checks that there were no violations.
     ///
     /// # Errors
-    /// Those that were not, with what repeats the run.
+    /// The violations, with the plan and the seed that reproduce the run.
     pub fn check(&self) -> Result<(), CheckFailure> {
         if self.violations.is_empty() {
             return Ok(());
@@ -215,7 +217,7 @@ impl Report {
         Err(CheckFailure { plan: plan.clone(), seed: *seed, violations: violations.clone() })
     }
 
-    /// All but the single flows, as one JSON object.
+    /// Returns all fields except the records of single flows, as one JSON object.
     ///
     /// # Panics
     /// Never: every field has a JSON form.
@@ -223,8 +225,8 @@ impl Report {
         serde_json::to_value(self).expect("numbers, texts and lists have a JSON form")
     }
 
-    /// Fills in everything that follows from the records of flows. Those that begin in `counts` count in averages;
-    /// `packet` is how many bytes a single packet holds.
+    /// Computes all fields that depend on the records of flows. Flows that start in `counts` are included in averages;
+    /// `packet` is the number of bytes of a full packet.
     pub(crate) fn summarise(&mut self, counts: Range<Time>, packet: u64) {
         let counted: Vec<&FlowRecord> = self.records.iter().filter(|flow| counts.contains(&flow.start)).collect();
         let spread = |values: &mut Vec<f64>| Spread::of(values);

@@ -1,15 +1,15 @@
-//! How a switch chooses a port: down when the destination lies below it, else up by hash.
+//! Routing in a switch: down when the destination is below the switch, otherwise up by hash.
 //!
-//! Hosts are numbered so that those below a switch, and below each of its ports, are consecutive: two numbers say where
-//! "down" is. That covers every folded Clos (star, leaf and spine, fat-tree of any depth). Equal-cost ports up are
-//! chosen by a hash of source, destination and label with a salt of the switch's own (ECMP, RFC 2992's hash-threshold):
-//! without the salt every layer would choose alike and most paths would stay empty.
+//! Hosts are numbered so that those below a switch, and below each of its ports, are consecutive: two numbers describe
+//! the hosts below. That covers every folded Clos (star, leaf and spine, fat-tree of any depth). Equal-cost ports up
+//! are chosen by a hash of source, destination and label with a salt per switch (ECMP, RFC 2992's hash-threshold):
+//! without the salt every layer would make the same choice and most paths would not be used.
 //!
-//! Where links up have different rates, a switch may choose them by weight: "WCMP: Weighted Cost Multipathing for
+//! When links up have different rates, a switch may choose them by weight: "WCMP: Weighted Cost Multipathing for
 //! Improved Fairness in Data Centers" (EuroSys'14). The paper replicates entries of a table and reduces weights to what
-//! fits; here the range of the hash is divided, so that shares are the weights' exactly, and with equal weights each
-//! flow takes the port that ECMP gives it. A weight is the rate of the link to the next layer, which in a leaf-spine is
-//! the rate of the whole way: all links of a spine have one.
+//! fits; here the range of the hash is divided, so that the shares equal the weights exactly, and with equal weights
+//! each flow takes the same port as with ECMP. A weight is the rate of the link to the next layer, which in a
+//! leaf-spine is the rate of the complete path: all links of a spine have one rate.
 
 use rnic_base::BitRate;
 use rnic_wire::falcon::FlowLabel;
@@ -17,30 +17,30 @@ use rnic_wire::falcon::FlowLabel;
 /// The routing table of one switch.
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
-    /// First host below, and how many there are.
+    /// First host below the switch, and number of hosts below it.
     first_host: u32,
     hosts: u32,
-    /// 2^32 / hosts below each port, rounded up: division by multiplication, exact for fewer than 2^16 hosts below a
-    /// switch.
+    /// 2^32 divided by the number of hosts below each port, rounded up: division by multiplication, exact for fewer
+    /// than 2^16 hosts below a switch.
     per_port_inverse: u64,
-    /// Ports 0..down_ports lead down, the next `up_ports` up.
+    /// Ports 0..down_ports lead down, the next `up_ports` ports lead up.
     down_ports: u32,
     up_ports: u32,
     salt: u64,
-    /// Hashes from which on the ports up after the first are chosen, where that goes by weight.
+    /// Smallest hash for each port up except the first one, when ports are chosen by weight.
     bounds: Option<Box<[u64]>>,
 }
 
-/// Where the hosts of a switch are.
+/// Position of a switch relative to the hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RouteSpec {
     /// The first host below the switch.
     pub first_host: u32,
-    /// Hosts below each of its down ports.
+    /// Number of hosts below each of its down ports.
     pub hosts_per_port: u32,
-    /// Ports that lead down: 0 to `down_ports` - 1.
+    /// Number of ports that lead down: 0 to `down_ports` - 1.
     pub down_ports: u32,
-    /// Ports that lead up: those after them.
+    /// Number of ports that lead up: those after them.
     pub up_ports: u32,
 }
 
@@ -59,7 +59,7 @@ impl Route {
         }
     }
 
-    /// The same, with ports up chosen in proportion to `weights`.
+    /// Creates a table like [`Route::new`] whose ports up are chosen in proportion to `weights`.
     pub(crate) fn weighted(spec: &RouteSpec, salt: u64, weights: &[BitRate]) -> Self {
         assert!(weights.len() == spec.up_ports as usize, "a weight for each port up");
         let weight = |rate: &BitRate| u128::from(rate.as_bps());
@@ -73,7 +73,7 @@ impl Route {
         Self { bounds: Some(bounds), ..Self::new(spec, salt) }
     }
 
-    /// The port that leads to host `dst` for packets with `flow_hash`.
+    /// Returns the port that leads to host `dst` for packets with `flow_hash`.
     #[inline]
     pub(crate) fn port(&self, dst: u32, flow_hash: u32) -> usize {
         let offset = dst.wrapping_sub(self.first_host);
@@ -88,7 +88,7 @@ impl Route {
     }
 }
 
-/// 32 well-mixed bits of `flow_hash` and `salt`.
+/// Returns 32 well-mixed bits of `flow_hash` and `salt`.
 #[inline]
 fn mix(flow_hash: u32, salt: u64) -> u32 {
     let first = (u64::from(flow_hash) ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -96,14 +96,14 @@ fn mix(flow_hash: u32, salt: u64) -> u32 {
     (second >> 32) as u32
 }
 
-/// What switches hash of a packet.
+/// Returns the value of a packet that switches hash to choose a path.
 #[inline]
 pub(crate) fn flow_hash(src: u32, dst: u32, label: u16) -> u32 {
     let ends = u64::from(src) << 40 ^ u64::from(dst) << 16 ^ u64::from(label);
     (ends.wrapping_mul(0x9fb2_1c65_1e98_df25) >> 32) as u32
 }
 
-/// The same of a Falcon packet, whose label has 20 bits.
+/// Returns the same value for a Falcon packet, whose label has 20 bits.
 #[inline]
 pub(crate) fn falcon_flow_hash(src: u32, dst: u32, label: FlowLabel) -> u32 {
     let ends = u64::from(src) << 40 ^ u64::from(dst) << 20 ^ u64::from(label.get());

@@ -1,29 +1,29 @@
-//! The run: nodes in windows, flows at their edges.
+//! The event loop of a run: nodes run in windows of time, flows start and end between windows.
 //!
 //! # Windows
 //!
-//! Every link delays what it carries by at least L, the *lookahead*. Let t be the earliest event of any node. Whatever
-//! a node sends at or after t arrives at its neighbour at or after t + L, the *horizon*. So each node may do all it has
-//! to do before the horizon without looking at any other: in its own order of time, with its state in the cache, and in
-//! whatever order the nodes are taken. Then the next window begins at the then earliest event. (This is the
-//! conservative time window of parallel simulation, Lubachevsky 1989.)
+//! Every link delays its packets by at least L, the *lookahead*. Let t be the earliest event of any node. A packet that
+//! a node sends at or after t arrives at its neighbour at or after t + L, the *horizon*. So each node may process all
+//! its events before the horizon independently of all others: in its own order of time, with its state in the cache,
+//! and with the nodes in any order. Then the next window starts at the next earliest event. (This is the conservative
+//! time window of parallel simulation, Lubachevsky 1989.)
 //!
-//! A test takes the nodes in two orders and compares trace hashes. The hash is one per node, combined in the order of
-//! nodes.
+//! A test runs the nodes in two orders and compares trace hashes. Each node has a hash of its own; they are combined in
+//! the order of nodes.
 //!
 //! # Parts
 //!
-//! A network can be cut into parts that do their windows at the same time ([`Simulation::in_parts`], [`Crew`]). A part
-//! has its nodes, the links to them and the packets under way there, and touches nothing else. What it sends to another
-//! part is handed over between two windows; that is soon enough, for it arrives at the horizon or later. So a run in
-//! several parts has the same trace, and the same report, as a run in one.
+//! A network can be divided into parts that run their windows at the same time ([`Simulation::in_parts`], [`Crew`]). A
+//! part has its nodes, the links to them and the packets in flight on these links, and accesses no other state. Packets
+//! for another part are moved between two windows; that is early enough, because they arrive at the horizon or later.
+//! So a run in several parts has the same trace, and the same report, as a run in one.
 //!
 //! # Flows
 //!
-//! Connections are made and ended between windows, by the simulation, out of band and without delay: at the beginning
-//! of a window for every flow that starts in it (so the receiving queue pair is there at least one link delay before a
-//! packet can come), and at the end of the window in which both sides are done. Both happen in the order of (time,
-//! source), not of execution. Queue pair numbers are dense per host and used again only after many others.
+//! Connections are created and destroyed between windows, by the simulation, out of band and without delay: at the
+//! start of a window for every flow that starts in it (so the receiving queue pair exists at least one link delay
+//! before a packet can arrive), and at the end of the window in which both sides are done. Both happen in the order of
+//! (time, source), not of execution. Queue pair numbers are dense per host and reused only after many others.
 
 mod builder;
 mod connect;
@@ -64,7 +64,7 @@ pub use manual::{Capture, QueuePairSpec};
 pub use part::Part;
 pub use parts::Crew;
 
-/// How far a run has come.
+/// Progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
     /// Simulated time.
@@ -75,7 +75,7 @@ pub struct Progress {
     pub flows_done: u64,
 }
 
-/// In which order the nodes of a window are taken. It makes no difference; a test shows that.
+/// Order in which the nodes of a window run. It does not change the result; a test verifies that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NodeOrder {
     /// Lowest number first.
@@ -96,28 +96,29 @@ pub struct Simulation {
     live: Slots<Live>,
     numbers: Vec<Numbers>,
     first_psns: RandomStream,
-    /// The drive that hosts use over the network.
+    /// The drive that hosts use over the network, when the workload has one.
     drive: Option<Drive>,
-    /// What nodes have told in this window.
+    /// Reports of nodes about flows in this window.
     news: Vec<News>,
     violations: Violations,
     watch: Watch,
     lookahead: Duration,
-    /// Everything before has happened.
+    /// All events before this time have been processed.
     now: Time,
     order: NodeOrder,
     windows: u64,
-    /// The plan's limit has ended it.
+    /// True when the plan's limit has ended the run.
     is_cut: bool,
-    /// Packets under way at once, at most: between windows, so that it is the same in every order and for any parts.
+    /// Largest number of packets in flight: measured between windows, so that it is the same for every order and any
+    /// number of parts.
     most_under_way: usize,
     capture: Option<Box<dyn manual::CaptureSink>>,
-    /// Measures slices, where the plan has any.
+    /// Measures slices, when the plan has them.
     slicer: Option<Box<Slicer>>,
 }
 
 impl Simulation {
-    /// Builds the network of `plan`; every random number follows from `seed`.
+    /// Builds the network of `plan`; all random numbers are derived from `seed`.
     ///
     /// # Errors
     /// When the plan cannot be run.
@@ -125,8 +126,9 @@ impl Simulation {
         Self::in_parts(plan, seed, 1)
     }
 
-    /// The same in `parts` parts (one at least, one for each host or 64 at most), which can do their windows at the
-    /// same time ([`Self::set_crew`]). What happens in the run is the same.
+    /// Builds the network of `plan` in `parts` parts (at least one; at most one for each host, and 64), which can run
+    /// their windows at the same time ([`Self::set_crew`]). The result of the run does not depend on the number of
+    /// parts.
     ///
     /// # Errors
     /// When the plan cannot be run.
@@ -169,23 +171,23 @@ impl Simulation {
         Ok(simulation)
     }
 
-    /// How many parts the network is cut into.
+    /// Returns the number of parts of the network.
     pub fn part_count(&self) -> usize {
         self.parts.count()
     }
 
-    /// From now on `crew` has the parts do their windows, if there are several; by itself one does it after the other.
+    /// Makes `crew` run the windows of the parts, when there are several; by default they run one after the other.
     pub fn set_crew(&mut self, crew: Box<dyn Crew>) {
         self.parts.set_crew(crew);
     }
 
-    /// Takes the nodes of each window in another order.
+    /// Sets the order in which the nodes of each window run.
     pub fn set_node_order(&mut self, order: NodeOrder) {
         self.order = order;
     }
 
-    /// Runs to the end: until every flow is done and nothing is under way, or until the plan's limit, or until
-    /// `progress`, which is called now and then, breaks off.
+    /// Runs to the end: until every flow is complete and no packet is in flight, until the plan's limit, or until
+    /// `progress`, which is called periodically, stops it.
     pub fn run(&mut self, progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Report {
         loop {
             let next = self.next_event();
@@ -215,7 +217,7 @@ impl Simulation {
         self.parts.earliest().min(self.source.next_start().unwrap_or(NEVER))
     }
 
-    /// Does everything from `start`, the earliest event, to the horizon.
+    /// Processes all events from `start`, the earliest event, to the horizon.
     fn window(&mut self, start: Time) {
         self.cut_slices(start);
         let horizon = start + self.lookahead;
@@ -230,10 +232,11 @@ impl Simulation {
     }
 }
 
-/// Flows a host from which on looking ahead pays: with fewer, what they need is in the processor's second cache.
+/// Number of flows per host above which prefetching is worthwhile: with fewer, their state fits into the processor's
+/// second-level cache.
 const CROWD: usize = 4;
 
-/// Windows between two calls of the progress function: a call costs nothing beside so many.
+/// Number of windows between two calls of the progress function, so that its cost is negligible.
 const PROGRESS_WINDOWS: u64 = 256;
 
 #[cfg(test)]

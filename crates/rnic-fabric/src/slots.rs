@@ -1,6 +1,6 @@
-//! A table whose places are used again.
+//! A table whose slots are reused.
 
-/// Things by a number that is used again.
+/// Items indexed by slot numbers that are reused.
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     slots: Vec<Option<T>>,
@@ -14,7 +14,7 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// Takes `item`; answers its number.
+    /// Inserts `item`; returns its slot.
     pub(crate) fn insert(&mut self, item: T) -> u32 {
         let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
         if slot as usize == self.slots.len() {
@@ -24,39 +24,39 @@ impl<T> Slots<T> {
         slot
     }
 
-    /// Gives the item of a number back.
+    /// Removes the item of a slot and returns it.
     ///
     /// # Panics
-    /// When there is none.
+    /// When the slot is empty.
     pub(crate) fn remove(&mut self, slot: u32) -> T {
         self.free.push(slot);
         self.slots[slot as usize].take().expect("a slot in use")
     }
 
-    /// The item of a number.
+    /// Returns the item of a slot.
     ///
     /// # Panics
-    /// When there is none.
+    /// When the slot is empty.
     #[inline]
     pub(crate) fn get(&self, slot: u32) -> &T {
         self.slots[slot as usize].as_ref().expect("a slot in use")
     }
 
-    /// The same, for changing.
+    /// Returns mutable access to the item of a slot.
     ///
     /// # Panics
-    /// When there is none.
+    /// When the slot is empty.
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: u32) -> &mut T {
         self.slots[slot as usize].as_mut().expect("a slot in use")
     }
 
-    /// How many there are.
+    /// Returns the number of items.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// All of them, by number.
+    /// Returns all items, by slot.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().flatten()
     }

@@ -1,11 +1,12 @@
 //! A switch: store and forward, buffers, pauses, marks.
 //!
 //! A packet costs one event when its output is idle: it arrives, is routed and is sent, and its arrival at the next
-//! node is known. Only when something waits does the output have an event of its own, at the instant its transmitter is
-//! free again.
+//! node is known. Only when packets wait does the output have an event of its own, at the time its transmitter is free
+//! again.
 //!
-//! Within a node, events happen in the order of time; at the same instant arrivals come before sending, lower ports
-//! before higher ones. A pause frame travels on its link in order with the packets and so needs no rule of its own.
+//! Within a node, events are processed in the order of time; at the same instant arrivals come before transmissions,
+//! lower ports before higher ones. A pause frame travels on its link in order with the packets and so needs no rule of
+//! its own.
 
 mod admission;
 mod ahead;
@@ -36,58 +37,58 @@ use queues::Queues;
 /// The buffers of every switch of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BufferPlan {
-    /// Each input port has its own, and a queue for every output.
+    /// Each input port has a buffer of its own, and a queue for every output.
     InputQueued {
-        /// Bytes of each port.
+        /// Buffer of each port in bytes.
         per_port: u64,
     },
-    /// All ports share one; a queue per output.
+    /// All ports share one buffer, with one queue per output.
     Shared {
-        /// Bytes in all.
+        /// Total buffer in bytes.
         total: u64,
-        /// What share of the free buffer one queue may take.
+        /// Factor of the free buffer that one queue may use.
         alpha: Alpha,
     },
 }
 
-/// When switches pause their neighbours.
+/// Thresholds at which switches pause their neighbours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PfcPlan {
-    /// Input-queued: pause above so many bytes in a port's buffer.
+    /// Input-queued: number of bytes in a port's buffer above which the neighbour is paused.
     pub threshold: u64,
-    /// Let go on at so many bytes below the threshold: two full packets.
+    /// Number of bytes below the threshold at which the neighbour is resumed: two full packets.
     pub hysteresis: u64,
-    /// Shared buffer: bytes set aside for each port for what comes in after the pause.
+    /// Shared buffer: bytes reserved for each port for packets that arrive after the pause.
     pub headroom: u64,
 }
 
-/// What is the same for every switch of a plan.
+/// Parameters of all switches of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SwitchPlan {
-    /// Its buffers.
+    /// Buffers.
     pub buffer: BufferPlan,
-    /// Pauses, if any.
+    /// Pause parameters; `None` without PFC.
     pub pfc: Option<PfcPlan>,
-    /// Marks, if any.
+    /// Marking parameters; `None` without ECN.
     pub ecn: Option<EcnPlan>,
-    /// Whether they write into packets how long those wait (CSIG).
+    /// True when switches write the queueing delay of waiting packets into them (CSIG).
     pub csig: bool,
-    /// How they choose among links up.
+    /// Policy for choosing among links up.
     pub multipath: Multipath,
 }
 
-/// How a switch chooses among links of equal cost, for each flow by its hash.
+/// Policy for choosing among links of equal cost, for each flow by its hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Multipath {
-    /// All alike.
+    /// All links with equal shares.
     #[default]
     Ecmp,
-    /// In proportion to their rates.
+    /// In proportion to the rates of the links.
     Wcmp,
 }
 
 impl SwitchPlan {
-    /// Bytes that an input has for what comes in after a pause; `None` without PFC.
+    /// Returns the bytes that an input can store after it has paused its neighbour; `None` without PFC.
     pub(crate) fn pfc_slack(&self) -> Option<u64> {
         let pfc = self.pfc?;
         Some(match self.buffer {
@@ -97,28 +98,28 @@ impl SwitchPlan {
     }
 }
 
-/// What a switch has done, beside what its ports have.
+/// Counters of a switch, in addition to those of its ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SwitchStats {
-    /// Packets dropped for want of room.
+    /// Packets dropped because there was no buffer space.
     pub(crate) dropped: u64,
     /// Of these, acknowledgements and notifications.
     pub(crate) dropped_acks: u64,
     pub(crate) events: u64,
 }
 
-/// A switch. What every packet needs comes first.
+/// A switch. The fields that every packet needs come first.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Switch {
     pub(crate) trace: TraceHash,
     next_wake: Key,
     route: Route,
-    /// The ring of its port 0; the others follow.
+    /// The ring of its port 0; those of the other ports follow.
     first_ring: u32,
     node: Node,
     ports: Box<[Port]>,
-    /// When each output must be looked at because something waits for it; in groups, as the heads of rings are.
+    /// Time at which each output has to be served because packets wait for it; in groups, like the heads of rings.
     wakes: Box<[[Key; GROUP]]>,
     pub(crate) stats: SwitchStats,
     queues: Queues,
@@ -126,7 +127,7 @@ pub(crate) struct Switch {
     says: Option<Says>,
 }
 
-/// What a switch tells the ends by way of packets.
+/// Congestion signals that a switch writes into packets.
 #[derive(Debug, Default)]
 struct Says {
     marker: Option<Marker>,
@@ -158,18 +159,18 @@ impl Switch {
         }
     }
 
-    /// From now on packets are marked.
+    /// Enables ECN marking.
     pub(crate) fn set_marking(&mut self, plan: &EcnPlan, stream: RandomStream) {
         let marker = Marker::new(plan, self.ports.len(), stream);
         self.says.get_or_insert_default().marker = Some(marker);
     }
 
-    /// From now on packets that wait say so; the switch is called `locator`.
+    /// Enables writing of queueing delays into waiting packets, with `locator` as the number of the switch.
     pub(crate) fn set_stamping(&mut self, locator: u32) {
         self.says.get_or_insert_default().stamp = Some(Stamp::new(locator));
     }
 
-    /// Does everything that happens before `horizon`.
+    /// Processes all events before `horizon`.
     pub(crate) fn run(&mut self, horizon: Time, network: &mut Network) {
         let end = Key::new(horizon, 0);
         let mut events = 0;
@@ -180,7 +181,8 @@ impl Switch {
                     break;
                 }
                 let entry = network.links.pop(self.first_ring + arrival.port() as u32);
-                // What comes next is known: sending changes nothing about what arrives here before the horizon.
+                // The next arrival is already known, because transmissions do not change what arrives here before the
+                // horizon.
                 let next = least(network.links.heads(self.first_ring, self.wakes.len()));
                 if next < end {
                     network.links.touch(self.first_ring + next.port() as u32);
@@ -249,7 +251,7 @@ impl Switch {
         }
     }
 
-    /// Output `key.port()` may be free.
+    /// Handles the event of output `key.port()`, which may be free.
     fn wake(&mut self, key: Key, network: &mut Network) {
         let (now, output) = (key.time(), key.port());
         let mut next = Key::NEVER;
@@ -269,7 +271,7 @@ impl Switch {
         self.next_wake = least(&self.wakes);
     }
 
-    /// Sends what `output` sends next.
+    /// Sends the next packet of `output`.
     #[inline]
     fn serve(&mut self, now: Time, output: usize, network: &mut Network) {
         let entry = self.queues.pop(now, output);
@@ -283,59 +285,59 @@ impl Switch {
         }
     }
 
-    /// From now on nothing goes wrong on its links.
+    /// Disables faults on its links from now on.
     pub(crate) fn end_faults(&mut self) {
         self.ports.iter_mut().for_each(Port::end_faults);
     }
 
-    /// Its ports, for their counters.
+    /// Returns its ports, for their counters.
     pub(crate) fn ports(&self) -> &[Port] {
         &self.ports
     }
 
-    /// Packets marked.
+    /// Returns the number of marked packets.
     pub(crate) fn marked(&self) -> u64 {
         self.says.as_ref().and_then(|says| says.marker.as_ref()).map_or(0, |marker| marker.marked)
     }
 
-    /// The most bytes that have waited for one output.
+    /// Returns the largest number of bytes that waited for one output.
     pub(crate) fn most_bytes_waiting(&self) -> u64 {
         (0..self.ports.len()).map(|output| self.queues.output(output).most_bytes).max().unwrap_or(0)
     }
 
-    /// Bytes waiting, integrated over time and summed over outputs.
+    /// Returns the waiting bytes, integrated over time and summed over outputs.
     pub(crate) fn byte_time(&self) -> u128 {
         (0..self.ports.len()).map(|output| self.queues.output(output).byte_time).sum()
     }
 
-    /// Bytes times picoseconds that have waited for `output` until `now`.
+    /// Returns the bytes that waited for `output`, integrated over time until `now`, in bytes times picoseconds.
     pub(crate) fn waited(&self, output: usize, now: Time) -> u128 {
         self.queues.output(output).byte_time_at(now)
     }
 
-    /// Bytes waiting now.
+    /// Returns the number of bytes waiting now.
     pub(crate) fn bytes_waiting(&self) -> u64 {
         self.queues.bytes()
     }
 
-    /// How far what inputs account for and what waits differ.
+    /// Returns the difference between the bytes that inputs account for and the bytes that wait.
     pub(crate) fn unaccounted_bytes(&self) -> u64 {
         let held: u64 = (0..self.ports.len()).map(|input| self.admission.held(input)).sum();
         held.abs_diff(self.queues.bytes())
     }
 
-    /// Accounts for bytes that are not there: a planted fault.
+    /// Accounts for bytes that do not exist, so that a test can check the checker.
     #[cfg(test)]
     pub(crate) fn miscount(&mut self, input: usize, bytes: u64) {
         self.admission.take(input, bytes, 0);
     }
 
-    /// Ports that their neighbours keep from sending.
+    /// Returns the number of ports that their neighbours have paused.
     pub(crate) fn paused_ports(&self) -> usize {
         self.ports.iter().filter(|port| port.is_paused()).count()
     }
 
-    /// Neighbours that this switch keeps from sending.
+    /// Returns the number of neighbours that this switch has paused.
     pub(crate) fn stopped_neighbours(&self) -> usize {
         (0..self.ports.len()).filter(|input| self.admission.is_stopped(*input)).count()
     }
@@ -350,7 +352,7 @@ impl Switch {
     #[cold]
     fn heed_pause_frame(&mut self, now: Time, port: usize, frame: &Entry) {
         if frame.has(Flags::PAUSE) {
-            // A wake-up that is set finds the port paused and is not set again.
+            // When a pending wake event finds the port paused, it does not schedule another one.
             return self.ports[port].pause(now);
         }
         self.ports[port].resume(now);
@@ -363,5 +365,5 @@ impl Switch {
     }
 }
 
-/// Says in the trace that the packet before was dropped.
+/// Marks in the trace that the previous packet was dropped.
 const DROPPED: u64 = u64::MAX;

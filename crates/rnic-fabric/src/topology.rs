@@ -1,8 +1,8 @@
-//! Who is connected to whom.
+//! Nodes and links of a network.
 //!
-//! A topology is a list of switches with their routes, and a list of links. Builders (one file each) make it; nothing
-//! else in the fabric knows what a fat-tree is. To add one: a file with a function that returns [`Topology`], and a
-//! kind in the plan.
+//! A topology is a list of switches with their routes, and a list of links. Builders (one file each) create it; no
+//! other code in the fabric depends on the type of network, such as a fat-tree. To add one: a file with a function that
+//! returns [`Topology`], and a kind in the plan.
 
 pub(crate) mod distance;
 mod fat_tree;
@@ -18,10 +18,10 @@ use crate::route::{Route, RouteSpec};
 /// A node: hosts come first, switches after them.
 pub type Node = u32;
 
-/// Which kind of link: the plan gives each kind a rate and a delay.
+/// Class of a link: the plan gives each class a rate and a delay.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LinkClass {
-    /// Between a host and whatever it is connected to.
+    /// Between a host and its neighbour.
     Host,
     /// Between two switches.
     Fabric,
@@ -43,7 +43,7 @@ pub struct LinkSpec {
     pub a: LinkPoint,
     /// The other.
     pub b: LinkPoint,
-    /// What sort of link.
+    /// Class of the link.
     pub class: LinkClass,
 }
 
@@ -52,12 +52,12 @@ pub struct LinkSpec {
 pub struct SwitchSpec {
     /// Its name in plans and reports.
     pub name: String,
-    /// Where it sends what.
+    /// Its routing table.
     pub route: RouteSpec,
 }
 
 impl SwitchSpec {
-    /// How many ports it has.
+    /// Returns the number of ports.
     pub fn ports(&self) -> usize {
         (self.route.down_ports + self.route.up_ports) as usize
     }
@@ -66,41 +66,41 @@ impl SwitchSpec {
 /// A network without rates, delays and buffers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Topology {
-    /// End stations; each has one port.
+    /// Number of hosts; each has one port.
     pub hosts: u32,
-    /// Switches; number `i` is node `hosts + i`.
+    /// The switches; number `i` is node `hosts + i`.
     pub switches: Vec<SwitchSpec>,
-    /// Links; every port of every node stands in exactly one.
+    /// The links; every port of every node belongs to exactly one.
     pub links: Vec<LinkSpec>,
 }
 
 impl Topology {
-    /// Hosts and switches together.
+    /// Returns the number of hosts and switches.
     pub fn node_count(&self) -> usize {
         self.hosts as usize + self.switches.len()
     }
 
-    /// How many ports `node` has.
+    /// Returns the number of ports of `node`.
     pub fn ports(&self, node: Node) -> usize {
         self.switch(node).map_or(1, SwitchSpec::ports)
     }
 
-    /// The switch that `node` is, if it is one.
+    /// Returns the switch with node number `node`, when it is a switch.
     pub fn switch(&self, node: Node) -> Option<&SwitchSpec> {
         self.switches.get((node as usize).checked_sub(self.hosts as usize)?)
     }
 
-    /// The name of `node`: `host-3`, or its switch's own.
+    /// Returns the name of `node`: `host-3`, or the name of the switch.
     pub fn name(&self, node: Node) -> String {
         self.switch(node).map_or_else(|| format!("host-{node}"), |switch| switch.name.clone())
     }
 
-    /// The name of the direction of `link` that starts at `from`: `host-3>edge-1`.
+    /// Returns the name of the direction of a link that starts at `from`: `host-3>edge-1`.
     pub fn direction_name(&self, from: LinkPoint, to: LinkPoint) -> String {
         format!("{}>{}", self.name(from.node), self.name(to.node))
     }
 
-    /// For every node and port, the other end of the link and its class.
+    /// Returns, for every node and port, the other end of the link and its class.
     pub(crate) fn neighbours(&self) -> Vec<Vec<(LinkPoint, LinkClass)>> {
         let nobody = (LinkPoint { node: u32::MAX, port: 0 }, LinkClass::Fabric);
         let mut neighbours: Vec<Vec<_>> =
@@ -118,7 +118,7 @@ impl Topology {
     }
 }
 
-/// The links of the way from one host to another; all equal-cost ways have the same classes.
+/// Finds the links of the path from one host to another; all equal-cost paths have the same classes.
 #[derive(Debug)]
 pub(crate) struct Paths {
     neighbours: Vec<Vec<(LinkPoint, LinkClass)>>,
@@ -132,10 +132,10 @@ impl Paths {
         Self { neighbours: topology.neighbours(), routes, hosts: topology.hosts }
     }
 
-    /// Classes of the links from `src` to `dst`, in order, into `classes`.
+    /// Writes the classes of the links from `src` to `dst`, in order, into `classes`.
     ///
     /// # Panics
-    /// When the routes lead in a circle, which is a builder's mistake.
+    /// When the routes contain a loop, which is an error of a builder.
     pub(crate) fn walk(&self, src: u32, dst: u32, classes: &mut Vec<LinkClass>) {
         classes.clear();
         let (mut node, mut port) = (src, 0);
@@ -153,5 +153,5 @@ impl Paths {
     }
 }
 
-/// Links of a path: a fat-tree has 6; more layers than 8 nobody builds.
+/// Largest number of links of a path: a fat-tree has 6; networks with more than 8 layers are not built.
 const HOPS_MAX: usize = 16;

@@ -1,12 +1,11 @@
-//! What hosts do: flows, from a description in the plan.
+//! Workloads: the flows of hosts, from a description in the plan.
 //!
-//! A flow is one queue pair pair, made when the flow starts, that carries one message or a stream of them. A workload
-//! is a [`Source`]: it says when the next flow starts and what it is. Every host draws from streams of its own
-//! (`workload/host-3`), so that the flows of one do not depend on how many others there are.
+//! A flow is a pair of queue pairs, created when the flow starts, that carries one message or a stream of them. A
+//! workload is a [`Source`]: it returns the start of the next flow and its description. Every host uses random streams
+//! of its own (`workload/host-3`), so that the flows of one host do not depend on the number of hosts.
 //!
-//! To add one: a file with a type that implements [`Source`] (or a function that gives a list of flows), a variant of
-//! [`WorkloadPlan`], its keys in `plan/raw.rs` and
-//! `plan/workloads.rs`.
+//! To add one: a file with a type that implements [`Source`] (or a function that returns a list of flows), a variant of
+//! [`WorkloadPlan`], its keys in `plan/raw.rs` and `plan/workloads.rs`.
 
 pub mod collective;
 pub mod distribution;
@@ -29,25 +28,25 @@ use distribution::Distribution;
 pub use loops::{Arrivals, Between};
 pub use trace_file::{TraceError, read_trace};
 
-/// What one message does.
+/// The operation of one message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
-    /// RDMA Write; the receiver does not hear of it.
+    /// RDMA Write, without a completion at the receiver.
     Write,
     /// RDMA Write with immediate: the receiver's completion marks the end of the flow.
     WriteImmediate,
     /// Send into a posted receive.
     Send,
-    /// RDMA Read: the bytes go the other way.
+    /// RDMA Read: the data is transferred in the opposite direction.
     Read,
-    /// Fetch and add, by one, always on the same eight bytes.
+    /// Fetch and add of one, always on the same eight bytes.
     FetchAdd,
-    /// Compare and swap that counts on the same eight bytes.
+    /// Compare and swap that increments the same eight bytes.
     CompareSwap,
 }
 
 impl Operation {
-    /// All, with their names in plans.
+    /// All operations, with their names in plans.
     pub const ALL: [(&'static str, Self); 6] = [
         ("write", Self::Write),
         ("write-imm", Self::WriteImmediate),
@@ -57,41 +56,41 @@ impl Operation {
         ("compare-swap", Self::CompareSwap),
     ];
 
-    /// Whether the far end uses a receive, and so hears when it is done.
+    /// Returns whether the operation consumes a receive at the remote end, so that the remote end gets a completion.
     pub fn consumes_receive(self) -> bool {
         matches!(self, Self::WriteImmediate | Self::Send)
     }
 
-    /// Whether the side that posts sends its own bytes.
+    /// Returns whether the side that posts sends data of its own.
     pub fn carries_data(self) -> bool {
         matches!(self, Self::Write | Self::WriteImmediate | Self::Send)
     }
 
-    /// Whether it works on eight bytes.
+    /// Returns whether the operation is an atomic on eight bytes.
     pub fn is_atomic(self) -> bool {
         matches!(self, Self::FetchAdd | Self::CompareSwap)
     }
 }
 
-/// How a flow's bytes are cut into messages.
+/// The division of a flow's bytes into messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Traffic {
-    /// What each message does.
+    /// Operation of each message.
     pub op: Operation,
-    /// Bytes of a message, at most.
+    /// Largest number of bytes of a message.
     pub message_bytes: u64,
-    /// Messages under way at once.
+    /// Largest number of messages in flight.
     pub depth: u32,
-    /// So many messages, all of `message_bytes`; otherwise as many as the flow's bytes need.
+    /// Number of messages, all of `message_bytes`; `None`: as many as the flow's bytes need.
     pub count: Option<u32>,
-    /// Record how long each message takes, from posting to completion.
+    /// True when the time of each message, from post to completion, is recorded.
     pub latencies: bool,
-    /// Post nothing new from then on, whatever is left.
+    /// Time after which no new message is posted, even if some are left.
     pub until: Option<Time>,
 }
 
 impl Traffic {
-    /// One Write with immediate, whatever its size.
+    /// One Write with immediate of any size.
     pub const ONE_MESSAGE: Self = Self {
         op: Operation::WriteImmediate,
         message_bytes: MESSAGE_BYTES_MAX,
@@ -101,50 +100,52 @@ impl Traffic {
         until: None,
     };
 
-    /// Messages of a flow of `bytes`; at least one.
+    /// Returns the number of messages of a flow of `bytes`; at least one.
     pub fn messages(&self, bytes: u64) -> u32 {
         let needed = || u32::try_from(bytes.div_ceil(self.message_bytes.max(1)).max(1)).unwrap_or(u32::MAX);
         self.count.unwrap_or_else(needed)
     }
 
-    /// Bytes of message `index` of a flow of `bytes`.
+    /// Returns the number of bytes of message `index` of a flow of `bytes`.
     #[inline]
     pub fn message_len(&self, bytes: u64, index: u32) -> u32 {
         bytes.saturating_sub(u64::from(index) * self.message_bytes).min(self.message_bytes) as u32
     }
 
-    /// Memory for a message, a multiple of eight bytes.
+    /// Returns the memory for a message in bytes, a multiple of eight.
     #[inline]
     pub fn slot_bytes(&self, bytes: u64) -> u64 {
         bytes.min(self.message_bytes).next_multiple_of(8)
     }
 }
 
-/// A flow.
+/// The description of a flow.
 #[derive(Clone, Debug)]
 pub struct FlowSpec {
-    /// When it starts.
+    /// Time at which it starts.
     pub start: Time,
     /// The host that posts.
     pub src: u32,
     /// The host at the other end.
     pub dst: u32,
-    /// Bytes of all its messages.
+    /// Total bytes of all its messages.
     pub bytes: u64,
-    /// How they are cut.
+    /// The division into messages.
     pub traffic: Arc<Traffic>,
-    /// Which request it is a part of, where the workload has any: a request is done when all its flows are.
+    /// Number of the request that the flow is a part of, when the workload has requests: a request is complete when all
+    /// its flows are.
     pub request: Option<u32>,
-    /// When its messages come after the first, at `start`; otherwise each follows when there is room for it.
+    /// Arrival times of the messages after the first one, which arrives at `start`; `None`: each message is posted when
+    /// the depth allows.
     pub arrivals: Option<Arrivals>,
 }
 
-/// Where flows come from, in order of their start.
+/// A sequence of flows, in order of their start.
 pub trait Source: fmt::Debug + Send {
-    /// When the next flow starts, if there is another one.
+    /// Returns the start of the next flow, if there is another one.
     fn next_start(&self) -> Option<Time>;
 
-    /// That flow.
+    /// Removes the next flow and returns it.
     ///
     /// # Panics
     /// May panic when there is none.
@@ -154,69 +155,69 @@ pub trait Source: fmt::Debug + Send {
 /// A description of the flows of a run.
 #[derive(Clone, Debug)]
 pub enum WorkloadPlan {
-    /// None: the caller posts work by hand.
+    /// No flows: the caller posts work itself.
     Manual,
-    /// Flows arrive at each host at random, to random others.
+    /// Flows arrive at each host at random, to random destinations.
     Poisson {
-        /// Payload bits offered to each host's link, in millionths of its rate.
+        /// Payload offered to each host's link, in millionths of the link's rate.
         load_ppm: u64,
-        /// How large flows are.
+        /// Sizes of flows.
         sizes: Arc<Distribution>,
-        /// No flow starts after this.
+        /// Time after which no flow starts.
         duration: Duration,
     },
-    /// Several hosts send to one at once.
+    /// Several hosts send to one at the same time.
     Incast {
-        /// How many, drawn at random.
+        /// Number of senders, chosen at random.
         senders: u32,
-        /// Bytes in all, striped over the senders.
+        /// Total bytes of a request, striped over the senders.
         bytes: u64,
         /// The receiver.
         to: u32,
-        /// Starts are spread over so long.
+        /// Interval over which the starts are distributed.
         jitter: Duration,
-        /// How often.
+        /// Number of requests.
         repeats: u32,
-        /// From one to the next.
+        /// Interval from one request to the next.
         interval: Duration,
-        /// When the first one is.
+        /// Time of the first request.
         start: Duration,
         /// Other traffic at the same time.
         background: Option<Background>,
     },
-    /// Every host sends to one other and receives from one other.
+    /// Every host sends to one other and receives from one other, per connection.
     Permutation {
-        /// Bytes that each sends, of all its connections.
+        /// Bytes that each host sends, over all its connections.
         bytes: u64,
-        /// Connections of each: so many circles.
+        /// Number of connections of each host: each is a separate random cycle of the hosts.
         connections: u32,
-        /// In messages of this kind.
+        /// The division into messages.
         traffic: Traffic,
     },
-    /// Some queue pairs between some hosts and others, each with so many messages under way all the time.
+    /// Queue pairs between two groups of hosts, each with a fixed number of messages in flight.
     ClosedLoop {
-        /// Which queue pairs.
+        /// Hosts and number of queue pairs.
         between: Between,
-        /// Their starts are spread over so long.
+        /// Interval over which their starts are distributed.
         jitter: Duration,
-        /// Every other queue pair does this instead.
+        /// Operation of every other queue pair, when it differs.
         alternate: Option<Operation>,
-        /// Messages of each queue pair.
+        /// Number of messages of each queue pair.
         count: u32,
-        /// Bytes of each message, and so on.
+        /// Operation and size of each message, and further parameters.
         traffic: Traffic,
     },
-    /// The same, but messages come at random, whether those before them are done or not. What finds no room waits, and
-    /// the time that it waits is a part of its latency.
+    /// Like a closed loop, but messages arrive at random, independently of the completion of earlier ones. A message
+    /// that cannot be posted yet waits, and the wait is a part of its latency.
     OpenLoop {
-        /// Which queue pairs; each has the same share of the load.
+        /// Hosts and number of queue pairs; each queue pair has the same share of the load.
         between: Between,
-        /// Payload bits that all offer together, in millionths of the rate of one host's link.
+        /// Payload that all queue pairs offer together, in millionths of the rate of one host's link.
         load_ppm: u64,
-        /// Bytes of each message, and so on; none comes after its end.
+        /// Operation and size of each message, and further parameters; no message arrives after `until`.
         traffic: Traffic,
     },
-    /// Hosts exchange data in steps, each when what it needs of the step before has come.
+    /// Hosts exchange data in steps; each host starts a step when it has received the data of the step before.
     Collective(collective::CollectivePlan),
     /// Hosts read and write a drive of another host.
     Nvme(nvme::NvmePlan),
@@ -224,32 +225,32 @@ pub enum WorkloadPlan {
     Trace(Arc<[TraceFlow]>),
 }
 
-/// Poisson traffic between all hosts, beside something else.
+/// Poisson traffic between all hosts, in addition to other flows.
 #[derive(Clone, Debug)]
 pub struct Background {
-    /// Payload bits offered to each host's link, in millionths of its rate.
+    /// Payload offered to each host's link, in millionths of the link's rate.
     pub load_ppm: u64,
-    /// How large flows are.
+    /// Sizes of flows.
     pub sizes: Arc<Distribution>,
-    /// No flow starts after this.
+    /// Time after which no flow starts.
     pub duration: Duration,
 }
 
 /// A line of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TraceFlow {
-    /// When it starts.
+    /// Time at which the flow starts.
     pub start: Time,
-    /// From which host.
+    /// Source host.
     pub src: u32,
-    /// To which host.
+    /// Destination host.
     pub dst: u32,
-    /// How many bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
 impl WorkloadPlan {
-    /// When nothing more is posted, where the clock ends it.
+    /// Returns the time after which no message or command is posted, for workloads that end at a given time.
     pub(crate) fn until(&self) -> Option<Time> {
         match self {
             Self::ClosedLoop { traffic, .. } | Self::OpenLoop { traffic, .. } => traffic.until,
@@ -258,7 +259,7 @@ impl WorkloadPlan {
         }
     }
 
-    /// When nothing more begins, where a duration says so.
+    /// Returns the time after which no flow, message or command starts, for workloads with a duration.
     pub(crate) fn ends(&self) -> Option<Time> {
         match self {
             Self::Poisson { duration, .. } => Some(Time::ZERO + *duration),
@@ -266,7 +267,7 @@ impl WorkloadPlan {
         }
     }
 
-    /// The last instant at which it may begin something by the clock.
+    /// Returns the latest scheduled start of a flow, message or command.
     pub(crate) fn latest_start(&self) -> Time {
         let begins = match self {
             Self::Incast { jitter, repeats, interval, start, background, .. } => {
@@ -280,7 +281,7 @@ impl WorkloadPlan {
         begins.max(self.ends().unwrap_or_default())
     }
 
-    /// The flows, for `hosts` hosts whose links have `rate`.
+    /// Returns the flows, for `hosts` hosts whose links have `rate`.
     pub(crate) fn source(&self, hosts: u32, rate: BitRate, streams: &RandomStreams) -> Box<dyn Source> {
         let one = || Arc::new(Traffic::ONE_MESSAGE);
         match self {
@@ -323,16 +324,16 @@ impl WorkloadPlan {
     }
 }
 
-/// Flows known beforehand.
+/// Flows that are known in advance.
 #[derive(Debug)]
 struct List {
-    /// Last one first.
+    /// The flows, last one first.
     flows: Vec<FlowSpec>,
 }
 
 impl List {
     fn new(mut flows: Vec<FlowSpec>) -> Self {
-        // Stable: flows that start together stay in their order.
+        // A stable sort: flows that start at the same time stay in their order.
         flows.sort_by_key(|flow| flow.start);
         flows.reverse();
         Self { flows }

@@ -1,11 +1,11 @@
-//! Exactly once, and in the promised order.
+//! Checks that each work request completes exactly once and in the promised order.
 //!
-//! An account for each queue of a queue pair in use. It knows only what was posted (numbered from 0) and what
-//! completed; it does not look into the driver or the engine.
+//! There is one account for each queue of a queue pair in use. It uses only the work that was posted (numbered from 0)
+//! and the work that completed; it does not inspect the driver or the engine.
 
 use rnic_engine::WcStatus;
 
-/// The accounts of a host, by the number that the driver gives its queues.
+/// The accounts of a host, indexed by the number that the driver gives its queues.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     accounts: Vec<Account>,
@@ -19,7 +19,7 @@ struct Account {
 }
 
 impl Ledger {
-    /// Queue `number` is in use from now on.
+    /// Opens an account for queue `number`.
     pub(crate) fn open(&mut self, number: u32) {
         let index = number as usize;
         if self.accounts.len() <= index {
@@ -29,13 +29,17 @@ impl Ledger {
         self.accounts[index] = Account { open: true, ..Account::default() };
     }
 
-    /// Something was posted to queue `number`.
+    /// Counts a work request posted to queue `number`.
     #[inline]
     pub(crate) fn posted(&mut self, number: u32) {
         self.accounts[number as usize].posted += 1;
     }
 
-    /// Work `index` of queue `number` completed with `status`; what is wrong with that, if anything.
+    /// Records that work `index` of queue `number` completed with `status`.
+    ///
+    /// # Errors
+    ///
+    /// A description of the violation, when the completion breaks a checked property.
     #[inline]
     pub(crate) fn completed(&mut self, number: u32, index: u32, status: WcStatus) -> Result<(), String> {
         let Some(account) = self.accounts.get_mut(number as usize).filter(|account| account.open) else {
@@ -57,8 +61,11 @@ impl Ledger {
         Ok(())
     }
 
-    /// Queue `number` is not used any more; what is wrong with that, if anything. `spare` posted requests need not
-    /// complete.
+    /// Closes the account of queue `number`. `spare` posted requests need not have completed.
+    ///
+    /// # Errors
+    ///
+    /// A description of the violation, when too few requests completed.
     pub(crate) fn close(&mut self, number: u32, spare: u32) -> Result<(), String> {
         let account = core::mem::take(&mut self.accounts[number as usize]);
         assert!(account.open, "queue {number} is closed twice");
@@ -69,7 +76,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Queues in use.
+    /// Returns the number of queues in use.
     pub(crate) fn open_count(&self) -> usize {
         self.accounts.iter().filter(|account| account.open).count()
     }

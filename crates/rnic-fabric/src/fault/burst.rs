@@ -1,7 +1,8 @@
-//! Losses that come in bursts.
+//! Losses in bursts.
 //!
-//! Source: the Gilbert-Elliott model (Gilbert 1960, Elliott 1963): a link is good or bad, changes with a probability
-//! per packet, and loses packets only while bad. Bursts of a fixed length are the variant that packet scripts need.
+//! Source: the Gilbert-Elliott model (Gilbert 1960, Elliott 1963): a link is in a good or a bad state, changes between
+//! them with a probability per packet, and loses packets only in the bad state. Bursts of a fixed length are the
+//! variant that packet scripts need.
 
 use rnic_base::{Probability, RandomStream};
 
@@ -19,19 +20,19 @@ pub struct Burst {
 
 #[derive(Debug)]
 enum Ending {
-    /// After each packet, with this probability.
+    /// Ends after each packet with this probability.
     ByChance(Probability),
-    /// After so many packets; the second number counts the present burst.
+    /// Ends after the first number of packets; the second number counts the packets of the present burst.
     AfterPackets(u32, u32),
 }
 
 impl Burst {
-    /// Bursts that begin and end by chance; inside, each packet is lost with probability `loss`.
+    /// Creates a rule whose bursts start and end at random; each packet in a burst is lost with probability `loss`.
     pub fn new(begin: Probability, end: Probability, loss: Probability, stream: RandomStream) -> Self {
         Self { begin, end: Ending::ByChance(end), loss, bad: false, stream }
     }
 
-    /// Bursts of `packets` lost packets.
+    /// Creates a rule with bursts of `packets` lost packets.
     pub fn of_length(begin: Probability, packets: u32, stream: RandomStream) -> Self {
         let end = Ending::AfterPackets(packets, 0);
         Self { begin, end, loss: Probability::ALWAYS, bad: false, stream }

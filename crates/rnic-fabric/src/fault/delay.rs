@@ -1,11 +1,11 @@
-//! A longer link, and one whose length trembles.
+//! Additional delay on a link, fixed and random.
 
 use rnic_base::{Duration, RandomStream, Time};
 
 use super::{Fault, Passing, Verdict};
 
-/// Delays every packet by a fixed time and a random one, evenly spread, without changing their order: a packet never
-/// arrives before the one sent before it. ([`super::Reorder`] is for the other case.)
+/// Delays every packet by a fixed time and a uniformly distributed random time, without changing their order: a packet
+/// never arrives before the one sent before it. ([`super::Reorder`] is for the other case.)
 #[derive(Debug)]
 pub struct Delay {
     fixed: Duration,
@@ -15,7 +15,7 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// Delays by `fixed`, and by up to `jitter` more.
+    /// Creates a rule that delays by `fixed` and by up to `jitter` more.
     pub fn new(fixed: Duration, jitter: Duration, stream: RandomStream) -> Self {
         Self { fixed, jitter, last_arrival: Time::ZERO, stream }
     }

@@ -1,10 +1,10 @@
-//! A link that is down for a while.
+//! A link that is down for an interval.
 
 use rnic_base::Time;
 
 use super::{Fault, Passing, Verdict};
 
-/// Loses every packet that starts to leave in an interval.
+/// Drops every packet whose transmission starts in an interval.
 #[derive(Debug)]
 pub struct Down {
     from: Time,
@@ -12,7 +12,7 @@ pub struct Down {
 }
 
 impl Down {
-    /// Down from `from`, up again at `until`.
+    /// Creates a rule for a link that goes down at `from` and is up again at `until`.
     pub fn new(from: Time, until: Time) -> Self {
         Self { from, until }
     }

@@ -1,19 +1,19 @@
-//! Independent loss, duplication and corruption: a coin for every packet.
+//! Independent loss, duplication and corruption, decided at random for every packet.
 
 use rnic_base::{Probability, RandomStream};
 
 use super::{Fault, Passing, Verdict};
 
-/// Loses each packet with the same probability.
+/// Drops each packet with the same probability.
 #[derive(Debug)]
 pub struct Drop(Coin);
 
-/// Doubles each packet with the same probability; the copy follows at once.
+/// Duplicates each packet with the same probability; the copy follows immediately.
 #[derive(Debug)]
 pub struct Duplicate(Coin);
 
-/// Flips bits of each packet with the same probability. When packets travel as bytes the checksum must find it; when
-/// they do not, the receiving NIC drops what is marked so.
+/// Flips bits of each packet with the same probability. When packets are encoded to bytes, the checksum must detect it;
+/// otherwise the receiving NIC drops packets marked as corrupt.
 #[derive(Debug)]
 pub struct Corrupt(Coin);
 
@@ -29,11 +29,11 @@ impl Coin {
     }
 }
 
-/// The three rules differ in one word only.
+/// Defines one of the three rules, which differ only in their verdict.
 macro_rules! coin_rule {
     ($rule:ident => $verdict:expr) => {
         impl $rule {
-            /// The rule, for packets with `probability`.
+            /// Creates the rule, which affects packets with `probability`.
             pub fn new(probability: Probability, stream: RandomStream) -> Self {
                 Self(Coin { probability, stream })
             }

@@ -1,11 +1,11 @@
-//! Packets that are overtaken.
+//! Reordering of packets.
 
 use rnic_base::{Duration, Probability, RandomStream};
 
 use super::{Fault, Passing, Verdict};
 
-/// Holds a packet back with some probability: those sent within the delay overtake it. A plan may give the delay as a
-/// number of full packets, which is then how many overtake it on a busy link.
+/// Holds a packet back with some probability: packets sent within the delay overtake it. A plan may give the delay as a
+/// number of full packets, which is then the number of packets that overtake it on a busy link.
 #[derive(Debug)]
 pub struct Reorder {
     probability: Probability,
@@ -14,7 +14,7 @@ pub struct Reorder {
 }
 
 impl Reorder {
-    /// Holds packets back for `delay`.
+    /// Creates a rule that holds packets back for `delay`.
     pub fn new(probability: Probability, delay: Duration, stream: RandomStream) -> Self {
         Self { probability, delay, stream }
     }

@@ -1,11 +1,11 @@
-//! A degraded link: part of its rate is gone.
+//! A degraded link, which has only a part of its rate.
 
 use rnic_base::{BitRate, Time};
 
 use super::{Fault, Passing, Verdict};
 
-/// Carries less than its link could, from some instant to another: lanes that are lost, a cable that negotiates down.
-/// What waits then waits before the link, as before any slow one.
+/// Limits the rate of the link for an interval, as lost lanes or a cable that negotiates a lower rate do. Packets then
+/// queue before the link, as before any slow link.
 #[derive(Debug)]
 pub struct Slow {
     rate: BitRate,
@@ -14,7 +14,7 @@ pub struct Slow {
 }
 
 impl Slow {
-    /// `rate` from `from` on, until `until`, if ever.
+    /// Creates a rule that limits the rate to `rate` from `from` until `until`, or indefinitely.
     pub fn new(rate: BitRate, from: Time, until: Option<Time>) -> Self {
         Self { rate, from, until }
     }

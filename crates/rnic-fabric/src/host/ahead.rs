@@ -1,11 +1,11 @@
-//! What a host with Falcon will need, brought near while other hosts have their turn.
+//! Prefetches the data that a Falcon host will need, while other hosts have their scheduling turns.
 //!
 //! In a window of time each host handles a few packets, and then all other hosts do: by its next turn, its state is out
-//! of the nearest cache, and with many connections out of all of them. From a host to what a packet touches there are
-//! nine steps through memory. So a host is looked at several turns before its own ([`STEPS`]), and each time is asked
-//! for one step more: the host, then as [`rnic_engine::Engine::prefetch`] has it, and beside its first steps what
-//! arrives and the headers of that. Nothing depends on it: what arrives or leaves otherwise than expected is fetched
-//! when it is needed.
+//! of the first-level cache, and with many connections out of all caches. There are nine dependent memory accesses from
+//! a host to the data that a packet needs. Therefore a host is visited several turns before its own ([`STEPS`]), and
+//! each visit prefetches one step more: first the host, then the steps of [`rnic_engine::Engine::prefetch`], and with
+//! the first of those the packets that arrive and their headers. Correctness does not depend on it: data of packets
+//! that are received or sent unexpectedly is loaded when it is needed.
 
 use rnic_base::{Time, near};
 use rnic_engine::{Hints, PREFETCH_STEPS};
@@ -15,16 +15,16 @@ use super::Host;
 use crate::entry::Flags;
 use crate::network::Network;
 
-/// Turns of other hosts before its own in which a host is looked at.
+/// Number of turns of other hosts before its own at which prefetching for a host starts.
 pub(crate) const STEPS: u32 = PREFETCH_STEPS + 1;
 
-/// Packets that arrive which are looked at, at most: what a 100 Gbit/s link carries in a microsecond and as many
-/// acknowledgements.
+/// Largest number of arriving packets that are prefetched: the packets that a 100 Gbit/s link carries in a microsecond,
+/// and as many acknowledgements.
 const ARRIVING: u32 = 8;
 
 impl Host {
-    /// Has what it needs before `horizon` brought near, when `turns` others come before it; what is found on the way
-    /// is `expected` in the steps that follow.
+    /// Prefetches data that this host needs before `horizon`, when `turns` other hosts are scheduled before it; the
+    /// results of one step are passed to the following steps in `expected`.
     #[inline]
     pub(crate) fn look_ahead(&self, turns: u32, horizon: Time, network: &Network, expected: &mut Hints) {
         match turns {
@@ -40,7 +40,7 @@ impl Host {
         self.engine.prefetch(PREFETCH_STEPS - turns, horizon, self.receivers(horizon, network), expected);
     }
 
-    /// For whom packets arrive.
+    /// Returns the queue pairs of the arriving packets.
     fn receivers(&self, horizon: Time, network: &Network) -> impl Iterator<Item = Qpn> {
         let arriving = network.links.packets_until(self.ring, horizon, ARRIVING);
         let arriving = arriving.filter(|entry| entry.has(Flags::FALCON));

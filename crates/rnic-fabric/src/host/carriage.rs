@@ -1,8 +1,8 @@
-//! From the engine's packet to what travels, and back.
+//! Conversion between the engine's packets and their representation in the network.
 //!
-//! Three ways of travelling, chosen by the plan: headers as they are; headers as they are with the payload beside them;
-//! or one datagram of bytes, checksum included, that the receiver decodes. The last proves that a simulation knows
-//! nothing that the wire does not carry: the trace must be the same in all three.
+//! The plan chooses one of three representations: headers as structures; headers as structures with the payload next to
+//! them; or one datagram of bytes, checksum included, that the receiver decodes. The last one proves that a simulation
+//! uses no information that the wire does not carry: the trace must be the same in all three.
 
 mod falcon;
 
@@ -21,18 +21,18 @@ use crate::entry::{Entry, Flags};
 use crate::packets::{Ends, Lines, Packets, Slab};
 use crate::route::flow_hash;
 
-/// How the packets of a host travel.
+/// The representation of a host's packets in the network.
 #[derive(Debug)]
 pub(crate) struct Carriage {
     host: u32,
     encoded: bool,
     with_payload: bool,
-    /// Bytes that every frame is longer than its packet makes it (IRN section 6.3).
+    /// Bytes that are added to the length of every frame (IRN section 6.3).
     extra_header: u32,
-    /// Buffers that are used again and again.
+    /// Reused buffers for payloads and datagrams.
     payload: Vec<u8>,
     datagram: Vec<u8>,
-    /// What this host has sent since the capture was last written, if there is one.
+    /// Datagrams that this host has sent since the capture was last written; `None` without a capture.
     pub(crate) captured: Option<Vec<Captured>>,
 }
 
@@ -50,19 +50,19 @@ impl Carriage {
         Self { host, encoded, with_payload, extra_header, payload: Vec::new(), datagram: Vec::new(), captured: None }
     }
 
-    /// Whether packets travel as headers alone.
+    /// Returns whether packets are represented by headers alone.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         !self.encoded && !self.with_payload
     }
 
-    /// Whether bytes travel, or are to be captured.
+    /// Returns whether packets carry bytes or are to be captured.
     #[inline]
     pub(crate) fn wants_bytes(&self) -> bool {
         !self.is_plain() || self.captured.is_some()
     }
 
-    /// Puts a packet on its way.
+    /// Stores a packet for transmission and returns its entry.
     #[inline(always)]
     pub(crate) fn load(&self, transmit: &Transmit, packets: &mut Packets) -> Entry {
         let (packet, format, dst) = (&transmit.packet, transmit.format, transmit.peer.0);
@@ -74,7 +74,8 @@ impl Carriage {
         Entry::new(identity, flow_hash(self.host, dst, label), index, dst, frame_len, flags)
     }
 
-    /// Puts the bytes of packet `index` beside it; `memory` is where its payload lies, and which part of it.
+    /// Stores the bytes of packet `index` next to its headers; `memory` is the memory and the segments in it that hold
+    /// its payload.
     #[cold]
     pub(crate) fn load_bytes(
         &mut self,
@@ -96,8 +97,8 @@ impl Carriage {
         });
     }
 
-    /// Puts the bytes of packet `index` beside it, `payload_len` of them, or its datagram, which `assemble` writes and
-    /// captures.
+    /// Stores the `payload_len` payload bytes of packet `index` next to its headers, or its datagram, which `assemble`
+    /// writes and captures.
     fn lay_beside<L: Lines>(
         &mut self,
         index: u32,
@@ -132,7 +133,8 @@ impl Carriage {
         self.payload = payload;
     }
 
-    /// Takes a packet off its way: format, headers, and which of its bytes are payload. `None` when it was damaged.
+    /// Decodes a received packet: returns its format, its headers, and the range of its bytes that is payload. Returns
+    /// `None` when it is damaged.
     pub(crate) fn unload(&self, entry: &Entry, packets: &Packets) -> Option<(Format, Packet, Range<usize>)> {
         let Ends { src, source_port, format } = packets.ends(entry.packet);
         let bytes = packets.bytes(entry.packet);
@@ -148,14 +150,14 @@ impl Carriage {
     }
 }
 
-/// The UDP source port that carries `label`: RoCEv2 keeps to the dynamic range, and so to 14 bits of the label.
+/// Returns the UDP source port that carries `label`: RoCEv2 uses the dynamic range only, and so 14 bits of the label.
 /// Switches hash the port, not the label.
 #[inline]
 fn source_port(label: PathLabel) -> u16 {
     label.0 | 0xc000
 }
 
-/// The addresses of a packet on its way from host `src` to host `dst`: 10.0.0.1 is host 0.
+/// Returns the addresses of a packet from host `src` to host `dst`: 10.0.0.1 is host 0.
 fn addresses(src: u32, dst: u32, source_port: u16) -> Addresses {
     let ip = |host: u32| IpAddr::V4(Ipv4Addr::from_bits(FIRST_ADDRESS + host));
     let source = SocketAddr::new(ip(src), source_port);
@@ -164,7 +166,7 @@ fn addresses(src: u32, dst: u32, source_port: u16) -> Addresses {
 
 const FIRST_ADDRESS: u32 = 0x0a00_0001;
 
-/// Who a packet is: ends, queue pair, sequence number, kind, length.
+/// Returns the identity of a packet, from both hosts, queue pair, sequence number, type and length.
 #[inline]
 fn identity(src: u32, dst: u32, packet: &Packet, frame_len: u32) -> u64 {
     let ends = u64::from(src) << 32 | u64::from(dst);
@@ -174,7 +176,7 @@ fn identity(src: u32, dst: u32, packet: &Packet, frame_len: u32) -> u64 {
     mixed ^ mixed >> 29
 }
 
-/// A small number for each kind of packet.
+/// Returns a small number for each type of packet.
 #[inline]
 fn kind(headers: &Headers) -> u64 {
     match headers {

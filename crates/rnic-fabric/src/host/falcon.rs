@@ -1,8 +1,8 @@
-//! A host whose transport is Falcon: the same steps as for the RoCE family, with packets of another size.
+//! A host with the Falcon transport: the same steps as for the RoCE family, with packets of a different size.
 //!
-//! A packet leaves at once when the engine hands it out, so the time that the engine writes into it is the time of
-//! departure (T1, T3); it is received with its last bit (T2, T4). How many switches it crossed follows from where it
-//! comes from ([`Distances`]). Unreliable queue pairs of the same host have packets of the RoCE family.
+//! A packet is sent as soon as the engine returns it, so the time that the engine writes into it is the time of
+//! departure (T1, T3); it is received with its last bit (T2, T4). The number of switches that it crossed follows from
+//! its source ([`Distances`]). Unreliable queue pairs of the same host use packets of the RoCE family.
 
 use rnic_base::{Csig, Time};
 use rnic_engine::{Arrival, Departure, FalconArrival, FalconTransmit, NoDma, PeerId, RxOutcome, Transmit};
@@ -21,27 +21,27 @@ use crate::packets::FalconPackets;
 use crate::topology::distance::Distances;
 use crate::workload::Operation;
 
-/// What a host has for Falcon.
+/// State of a host for Falcon.
 #[derive(Debug)]
 pub(crate) struct FalconSide {
     distances: Distances,
-    /// Flows of each connection.
+    /// Number of flows of each connection.
     flows: u8,
-    /// Whether switches write into packets.
+    /// True when switches write congestion signals (CSIG) into packets.
     is_stamped: bool,
     counts: FalconCounts,
     memory: Option<SlowMemory>,
 }
 
 impl FalconSide {
-    /// That of a host with these distances to others, for connections of `shape`.
+    /// Creates the state of a host with these distances to other hosts, for connections of `shape`.
     pub(crate) fn new(distances: Distances, shape: &FalconShape, memory: Option<SlowMemory>) -> Self {
         let (flows, is_stamped) = (shape.flows, shape.csig);
         Self { distances, flows, is_stamped, counts: FalconCounts::default(), memory }
     }
 }
 
-/// A host with Falcon, without a modelled NIC.
+/// Steps of a host with Falcon and without a modelled NIC.
 pub(super) struct WithFalcon;
 
 impl Steps for WithFalcon {
@@ -82,14 +82,15 @@ impl Host {
         self.take_completions(now);
     }
 
-    /// Tells the engine what is still on its way into memory.
+    /// Passes the number of bytes still in flight to memory to the engine.
     #[cold]
     fn drain(&mut self, now: Time) {
         let Some(memory) = self.falcon.as_ref().and_then(|side| side.memory.as_ref()) else { return };
         self.engine.set_falcon_backlog(memory.backlog(now));
     }
 
-    /// The payload of a packet sets out for memory: what the frame has beside a Write's headers, about.
+    /// Starts the write of a packet's payload to slow memory. Its length is estimated as the frame length minus the
+    /// headers of a Write.
     #[cold]
     fn write_slowly(&mut self, now: Time, entry: &Entry) {
         let Some(memory) = self.falcon.as_mut().and_then(|side| side.memory.as_mut()) else { return };
@@ -98,7 +99,7 @@ impl Host {
         self.engine.set_falcon_backlog(memory.write(now, u64::from(payload)));
     }
 
-    /// Hands a packet to the engine; `None` when it is damaged.
+    /// Passes a packet to the engine; returns `None` when the packet is damaged.
     #[inline(always)]
     fn receive_falcon(&mut self, now: Time, entry: &Entry, network: &mut Network) -> Option<RxOutcome> {
         let packets = &mut network.falcon_packets;
@@ -149,7 +150,7 @@ impl Host {
         Some(outcome)
     }
 
-    /// Counts the payload of a packet that was of use, where slices are measured.
+    /// Counts the payload of a useful packet, when slices are measured.
     #[inline(always)]
     fn note_falcon_payload(&mut self, now: Time, entry: &Entry, payload: u32, outcome: RxOutcome) {
         if let Some(meter) = &mut self.meter
@@ -159,7 +160,7 @@ impl Host {
         }
     }
 
-    /// Asks the engine for a packet if one can leave, and remembers when to ask again.
+    /// Polls the engine for a packet when one can be sent, and records when to poll again.
     #[inline(always)]
     fn offer_falcon(&mut self, now: Time, network: &mut Network) {
         if self.port.is_paused() {
@@ -175,12 +176,12 @@ impl Host {
         self.wake = self.port.free_at;
     }
 
-    /// The engine's next packet, as it travels, and the queue pair that it comes from.
+    /// Returns the entry of the engine's next packet, and the queue pair that sends it.
     #[inline(always)]
     pub(super) fn next_packet_of_any(&mut self, now: Time, network: &mut Network) -> Option<(Entry, Qpn)> {
         let transmit = match self.engine.transmit(now)? {
             Departure::Falcon(transmit) => transmit,
-            // Only unreliable queue pairs have packets of the RoCE family here.
+            // Only unreliable queue pairs send packets of the RoCE family here.
             Departure::Roce(transmit) => {
                 let transmit = *transmit;
                 return Some((self.load_packet(now, &transmit, network), transmit.from));
@@ -199,7 +200,7 @@ impl Host {
         Some((entry, from))
     }
 
-    /// What it has sent, and the most bytes that were on their way into its memory.
+    /// Returns the counts of sent packets, and the largest number of bytes that were in flight to its memory.
     pub(crate) fn falcon_counts(&self) -> Option<(FalconCounts, u64)> {
         let side = self.falcon.as_ref()?;
         let mut counts = side.counts.clone();

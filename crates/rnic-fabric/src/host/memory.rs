@@ -1,18 +1,20 @@
-//! A host's memory, when bytes matter: registered regions in one arena, filled with patterns and checked against them.
+//! A host's memory, when payload bytes are checked: registered regions in one arena, filled with patterns and compared
+//! with them.
 //!
-//! Every allocation lies between guards; a write that the engine lets stray shows when the allocation is freed.
-//! Addresses that work requests use differ from offsets in the arena, so that a mix-up of the two shows at once.
+//! Every allocation lies between guard bytes; a write of the engine outside of the allocation is detected when the
+//! allocation is freed. Addresses in work requests differ from offsets in the arena, so that a confusion of the two is
+//! detected immediately.
 
 use std::collections::BTreeMap;
 
 use rnic_engine::{Dma, MemoryFault, Segment};
 
-/// A block of the arena.
+/// An allocated block of the arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Block {
-    /// Offset in the arena: what [`Segment::local`] counts from.
+    /// Offset in the arena: [`Segment::local`] is relative to it.
     pub local: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
@@ -20,20 +22,20 @@ pub struct Block {
 #[derive(Debug, Default)]
 pub struct Memory {
     bytes: Vec<u8>,
-    /// Free ranges by offset, none adjacent to another.
+    /// Free ranges: length by offset; no two are adjacent.
     free: BTreeMap<u64, u64>,
     used: u64,
-    /// Payload that came before its turn, by the engine's names: buffers of the NIC, not registered memory.
+    /// Payload that arrived out of order, by the engine's identifiers: buffers of the NIC, not registered memory.
     kept: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Memory {
-    /// No memory yet; it grows as blocks are allocated.
+    /// Creates an empty memory, which grows as blocks are allocated.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A block of `len` bytes with guards around it. Its content is whatever was there.
+    /// Allocates a block of `len` bytes with guards around it. Its content is not initialized.
     pub fn allocate(&mut self, len: u64) -> Block {
         let need = len + 2 * GUARD as u64;
         let fitting = self.free.iter().find(|(_, free)| **free >= need).map(|(at, free)| (*at, *free));
@@ -59,7 +61,7 @@ impl Memory {
         block
     }
 
-    /// Gives `block` back; false when something has been written around it.
+    /// Frees `block`; returns false when the guards around it were overwritten.
     #[must_use]
     pub fn release(&mut self, block: Block) -> bool {
         let (before, after) = self.guards(block);
@@ -84,29 +86,29 @@ impl Memory {
         (start - GUARD..start, end..end + GUARD)
     }
 
-    /// Bytes in allocated blocks and their guards.
+    /// Returns the number of bytes in allocated blocks and their guards.
     pub fn used(&self) -> u64 {
         self.used
     }
 
-    /// The bytes from `local` on.
+    /// Returns the `len` bytes at offset `local`.
     pub fn bytes(&self, local: u64, len: u64) -> &[u8] {
         &self.bytes[local as usize..(local + len) as usize]
     }
 
-    /// The same, for writing.
+    /// Returns mutable access to the `len` bytes at offset `local`.
     pub fn bytes_mut(&mut self, local: u64, len: u64) -> &mut [u8] {
         &mut self.bytes[local as usize..(local + len) as usize]
     }
 
-    /// Fills `len` bytes from `local` on with the pattern called `seed`.
+    /// Fills `len` bytes at offset `local` with the pattern of `seed`.
     pub fn fill(&mut self, local: u64, len: u64, seed: u64) {
         for (chunk, index) in self.bytes_mut(local, len).chunks_mut(8).zip(0u64..) {
             chunk.copy_from_slice(&pattern_word(seed, index).to_le_bytes()[..chunk.len()]);
         }
     }
 
-    /// The first of `len` bytes from `local` on that is not as the pattern called `seed` has it.
+    /// Returns the index of the first of `len` bytes at offset `local` that differs from the pattern of `seed`.
     pub fn first_difference(&self, local: u64, len: u64, seed: u64) -> Option<u64> {
         let chunks = self.bytes(local, len).chunks(8).zip(0u64..);
         for (chunk, index) in chunks {
@@ -119,19 +121,19 @@ impl Memory {
         None
     }
 
-    /// Copies what lies in `segments` to the end of `into`: the payload of a packet that leaves.
+    /// Appends the content of `segments` to `into`: the payload of a packet to be sent.
     pub fn gather(&self, segments: &[Segment], into: &mut Vec<u8>) {
         for segment in segments {
             into.extend_from_slice(self.bytes(segment.local, u64::from(segment.len)));
         }
     }
 
-    /// The way of `payload` into this memory.
+    /// Returns the DMA target that writes `payload` to this memory.
     pub fn taking<'m>(&'m mut self, payload: &'m [u8]) -> Placement<'m> {
         Placement { memory: self, payload }
     }
 
-    /// Payloads that are kept.
+    /// Returns the number of kept out-of-order payloads.
     pub fn kept(&self) -> usize {
         self.kept.len()
     }
@@ -141,13 +143,13 @@ impl Memory {
     }
 }
 
-/// Eight bytes of a pattern: different for every seed and place.
+/// Returns eight bytes of a pattern: different for every seed and index.
 fn pattern_word(seed: u64, index: u64) -> u64 {
     let mixed = (seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     mixed ^ mixed >> 32
 }
 
-/// A received packet on its way into a [`Memory`].
+/// A received payload that is being written to a [`Memory`].
 #[derive(Debug)]
 pub struct Placement<'m> {
     memory: &'m mut Memory,
@@ -200,7 +202,7 @@ impl Dma for Placement<'_> {
     }
 }
 
-/// Bytes before and after every block that nothing may touch: one cache line.
+/// Guard bytes before and after every block, which must not be written: one cache line.
 const GUARD: usize = 64;
 const GUARD_BYTE: u8 = 0xa5;
 

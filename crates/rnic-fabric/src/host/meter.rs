@@ -1,31 +1,31 @@
-//! Counts the payload that arrives at a host, slice by slice.
+//! Counts the payload that arrives at a host per time slice.
 //!
-//! A packet's payload comes in while its frame does, not at the instant of its last bit: it is divided among the slices
-//! that the frame's time on the host's link falls into. So no slice has more than the link carries in it, however
-//! short it is. Duplicates, and what the engine does not use, do not count.
+//! A packet's payload arrives during the transmission time of its frame, not at the instant of its last bit: it is
+//! divided among the slices in which the frame occupied the host's link. So no slice counts more than the link carries
+//! in it, however short the slice is. Duplicates, and packets that the engine does not use, are not counted.
 
 use rnic_base::{BitRate, Duration, Time};
 
 use crate::entry::LINK_OVERHEAD;
 
-/// Bytes by slice.
+/// Received payload bytes per time slice.
 #[derive(Debug)]
 pub(crate) struct Meter {
     slice: Duration,
     rate: BitRate,
-    /// The last packet that counted was in by then: what a modelled NIC hands on faster than its link brought it counts
-    /// at the link's rate.
+    /// Time at which the last counted packet was completely received: packets that a modelled NIC passes on faster than
+    /// its link received them are counted at the link's rate.
     free: Time,
     bytes: Vec<u64>,
 }
 
 impl Meter {
-    /// For slices of `slice`, above zero, at the end of a link of `rate`.
+    /// Creates a meter for slices of length `slice`, above zero, on a link of `rate`.
     pub(crate) fn new(slice: Duration, rate: BitRate) -> Self {
         Self { slice, rate, free: Time::ZERO, bytes: Vec::new() }
     }
 
-    /// A frame of `frame_len` bytes with `payload` bytes that were of use was in at `now`.
+    /// Counts a frame of `frame_len` bytes with `payload` useful bytes, received at `now`.
     pub(crate) fn note(&mut self, now: Time, frame_len: u64, payload: u64) {
         if payload == 0 {
             return;
@@ -64,7 +64,7 @@ impl Meter {
         self.bytes[slice] += bytes;
     }
 
-    /// Bytes that came in slice `index`.
+    /// Returns the number of payload bytes received in slice `index`.
     pub(crate) fn bytes_in(&self, index: usize) -> u64 {
         self.bytes.get(index).copied().unwrap_or(0)
     }

@@ -1,24 +1,25 @@
-//! What a NIC keeps beside its host, and what it costs to reach the rest: an optional model in front of the engine.
+//! An optional model in front of the engine of the state that a NIC keeps on the chip, and of the cost to reach state
+//! in the host's memory.
 //!
-//! Without a `[nic]` table in the plan none of this exists: packets enter the engine when they arrive and leave it when
-//! the port is free. With it, each host has
+//! Without a `[nic]` table in the plan, none of this is simulated: packets enter the engine when they arrive and are
+//! sent when the port is free. With it, each host has
 //!
-//! * a *context cache* ([`contexts`]): every packet, sent or received, needs the context of its queue pair; one that is
-//!   not there is read over the bus;
-//! * a *bus* ([`bus`]): a latency, a rate each way, and so many reads under way, so that misses overlap;
+//! * a *context cache* ([`contexts`]): every packet, sent or received, needs the context of its queue pair; a missing
+//!   context is read over the bus;
+//! * a *bus* ([`bus`]): a latency, a rate in each direction, and a limit of reads in flight, so that misses overlap;
 //! * *work requests* in the host's memory, fetched in batches: when a queue pair needs one (SRNIC, FaSR section IV-A),
 //!   or ahead;
-//! * *payload* that is read over the bus before a packet leaves and written over it when one has come;
-//! * a *pipeline* that takes one packet a cycle, both ways together. Where bitmaps lie in the host's memory
-//!   ([`rnic_policy::profile::Store::Host`]), it waits for the answer whenever one decides what to do: a repaired hole
-//!   at the receiver (the next expected number), a packet to be sent again at the sender (its number). Recording an
-//!   early packet is a posted write and does not wait (FaSR sections II-A and V-D2). While it waits nothing in it
-//!   moves: what is in front of the port does not leave either.
+//! * *payload* that is read over the bus before a packet is sent and written over it after a packet was received;
+//! * a *pipeline* that processes one packet per cycle, both directions together. Where bitmaps are stored in the host's
+//!   memory ([`rnic_policy::profile::Store::Host`]), it waits for the result whenever a bitmap decides the next action:
+//!   a filled gap at the receiver (the next expected number), a retransmission at the sender (its number). Recording an
+//!   out-of-order packet is a posted write and does not wait (FaSR sections II-A and V-D2). While the pipeline waits,
+//!   no packet in it advances: packets in front of the port are not sent either.
 //!
-//! Sources: FaSR (2025) sections II-A, IV and V-A for what is modelled and for latencies and sizes; PCI Express 3.0 for
-//! the bus. Deviations, and what is left out: receive work requests, completions and address translation cost nothing;
-//! the replacement of contexts is by chance (nothing is published; a cyclic order of queue pairs, which loops make, is
-//! the worst case of least-recently-used, and would weaken the baselines); the prefetch buffer for packets that leave
+//! Sources: FaSR (2025) sections II-A, IV and V-A for the modelled mechanisms and for latencies and sizes; PCI Express
+//! 3.0 for the bus. Deviations and omissions: receive work requests, completions and address translation cost nothing;
+//! the replacement of contexts is random (nothing is published; a cyclic order of queue pairs, which loops produce, is
+//! the worst case of least-recently-used, and would weaken the baselines); the prefetch buffer for packets to be sent
 //! is as large as two bus latencies need.
 
 pub(crate) mod bus;
@@ -41,35 +42,35 @@ pub(super) use drive::WithNic;
 pub(super) use falcon::WithFalconAndNic;
 use work::WorkQueues;
 
-/// What the memory of all NICs has done.
+/// Figures of the memory of all NICs.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct NicFigures {
-    /// Contexts that fit into a cache; zero when all do.
+    /// Number of contexts that fit into a cache; zero when all do.
     pub contexts_fit: u32,
-    /// Bytes of one.
+    /// Size of one context in bytes.
     pub context_bytes: u64,
-    /// Packets whose context was there.
+    /// Packets whose context was on the chip.
     pub context_hits: u64,
-    /// Those whose context came from the second level.
+    /// Packets whose context was in the second level.
     pub context_second_hits: u64,
-    /// Those whose context was read over the bus.
+    /// Packets whose context was read over the bus.
     pub context_misses: u64,
-    /// Misses, of all.
+    /// Misses as a share of all accesses.
     pub miss_share: f64,
-    /// Reads of work requests; each brings a batch.
+    /// Number of reads of work requests; on demand each fetches a batch.
     pub work_fetches: u64,
-    /// Questions to bitmaps in the host's memory.
+    /// Number of queries of bitmaps in the host's memory.
     pub bitmap_queries: u64,
-    /// Time that pipelines waited for their answers, microseconds.
+    /// Time that pipelines waited for the results of bitmap queries, in microseconds.
     pub bitmap_wait_us: f64,
-    /// Packets dropped because too much waited for the pipeline.
+    /// Packets dropped because the receive buffer in front of the pipeline was full.
     pub dropped: u64,
-    /// The most bytes that have waited.
+    /// Largest number of bytes that waited in a receive buffer.
     pub receive_buffer_max_bytes: u64,
 }
 
 impl NicFigures {
-    /// Adds those of another NIC.
+    /// Adds the figures of another NIC.
     pub(crate) fn add(&mut self, nic: &Nic) {
         let (plan, stats, contexts) = (&nic.plan, &nic.stats, &nic.contexts);
         self.contexts_fit = plan.contexts.unwrap_or(0);
@@ -96,53 +97,53 @@ struct Stats {
     most_waiting: u64,
 }
 
-/// A packet that has come in.
+/// A received packet that waits for the pipeline.
 #[derive(Clone, Copy, Debug)]
 struct Arrived {
     entry: Entry,
-    /// When its context is there.
+    /// Time at which its context is available.
     ready: Time,
 }
 
-/// A packet that is to leave.
+/// A packet that waits to be sent.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     entry: Entry,
     payload: u32,
-    /// When what it waits for is there: first context and work request, then its payload.
+    /// Time at which the data that it waits for is available: first context and work request, then its payload.
     ready: Time,
 }
 
-/// The model of one host.
+/// The NIC model of one host.
 #[derive(Debug)]
 pub(crate) struct Nic {
     plan: NicPlan,
     contexts: Contexts,
     bus: Bus,
     work: WorkQueues,
-    /// When the pipeline takes the next packet.
+    /// Time at which the pipeline accepts the next packet.
     pipeline: Time,
-    /// Until then it waits for an answer, and nothing in it moves.
+    /// Time until which the pipeline waits for the result of a bitmap query and no packet in it advances.
     frozen: Time,
     arrived: VecDeque<Arrived>,
     arrived_bytes: u64,
     paused_neighbour: bool,
-    /// Acknowledgements go around everything that waits for the bus (FaSR section IV-C).
+    /// Acknowledgements bypass all packets that wait for the bus (FaSR section IV-C).
     acks: VecDeque<Entry>,
-    /// Wait for context and work request, in order.
+    /// Packets that wait for context and work request, in order.
     described: VecDeque<Leaving>,
-    /// Wait for their payload, in order.
+    /// Packets that wait for their payload, in order.
     loading: VecDeque<Leaving>,
-    /// Bytes of both.
+    /// Bytes of the frames in `described` and `loading`.
     ahead: u64,
     ahead_max: u64,
-    /// With Falcon, instead of all that waits above.
+    /// Waiting packets with Falcon, which uses this instead of the queues above.
     falcon: falcon::Waiting,
     stats: Stats,
 }
 
 impl Nic {
-    /// An empty one, for a link of `rate`; `stream` chooses which contexts make room.
+    /// Creates an empty NIC for a link of `rate`; `stream` chooses the contexts to evict.
     pub(crate) fn new(plan: &NicPlan, rate: BitRate, largest_frame: u64, stream: RandomStream) -> Self {
         Self {
             plan: *plan,
@@ -158,14 +159,15 @@ impl Nic {
             described: VecDeque::new(),
             loading: VecDeque::new(),
             ahead: 0,
-            // One latency for the context or the work request, one for the payload; and packets at both ends.
+            // One latency for the context or the work request and one for the payload, and packets at both ends.
             ahead_max: rate.bytes_in(plan.bus.latency * 2) + 4 * largest_frame,
             falcon: falcon::Waiting::default(),
             stats: Stats::default(),
         }
     }
 
-    /// The pipeline takes a packet at `now`; a bitmap in the host's memory is asked first, if `asks`.
+    /// Occupies the pipeline with a packet at `now`; when `asks` is set, a bitmap in the host's memory is queried
+    /// first.
     fn occupy(&mut self, now: Time, asks: bool) {
         self.pipeline = now + self.plan.cycle;
         if let Some(latency) = self.plan.bitmap.filter(|_| asks) {
@@ -176,12 +178,12 @@ impl Nic {
         }
     }
 
-    /// Its host's memory is slow now and then.
+    /// Sets the intervals in which the host's memory is slow.
     pub(crate) fn set_slow(&mut self, slow: Option<SlowHostPlan>) {
         self.bus.slow = slow;
     }
 
-    /// A queue pair is no more.
+    /// Removes the state of a queue pair that was destroyed.
     pub(crate) fn forget(&mut self, qpn: rnic_wire::Qpn) {
         self.contexts.forget(qpn);
         self.work.forget(qpn);

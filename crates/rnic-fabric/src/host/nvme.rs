@@ -1,12 +1,13 @@
 //! A host that uses a drive: by commands on a queue pair for NVMe, or, at the drive's own host, without the network.
 //!
-//! Sources: those of `rnic-nvme`, and Falcon (SIGCOMM'25) figure 2, where NVMe stands beside RDMA on the same two
+//! Sources: those of `rnic-nvme`, and Falcon (SIGCOMM'25) figure 2, where NVMe is shown next to RDMA on the same two
 //! layers. A client has one queue pair, with a target of its own at the drive's host; all targets share the drive,
-//! whose places they get by turns. To the loop of a host it is a queue pair like all others.
+//! whose slots are assigned to them in round-robin order. The event loop of a host treats it like any other queue pair.
 //!
-//! With `payload = "checked"` bytes count: a block of a drive that is read has the pattern of its number from the
-//! beginning on, and one that is written has in the end that of its number and of the last command that wrote it, or of
-//! one of the last, where they were under way at once ([`first_wrong_block`]).
+//! With `payload = "checked"`, bytes are compared: a block of a drive that is read contains the pattern of its number
+//! from the start of the run. A block that is written must contain, at the end, the pattern of its number and of the
+//! last command that wrote it, or of one of the last where they were in flight at the same time
+//! ([`first_wrong_block`]).
 
 mod load;
 mod local;
@@ -26,25 +27,25 @@ use crate::workload::nvme::{BLOCK_LOG2, NvmePlan};
 pub(crate) use load::Load;
 use local::LocalDrive;
 
-/// Work request numbers with this bit are commands.
+/// Set in the work request numbers of NVMe commands.
 pub(crate) const NVME_WORK: u64 = 1 << 61;
 
-/// What [`Host::start_at`] starts where it is no sender: commands.
+/// Sender number that makes [`Host::start_at`] start NVMe commands instead of a sender.
 pub(crate) const NVME_START: u32 = u32::MAX;
 
-/// What a host has that uses a drive.
+/// State of a host that uses a drive.
 #[derive(Debug)]
 pub(crate) struct NvmeUser {
     load: Load,
     way: Way,
 }
 
-/// How commands reach the drive.
+/// The path of commands to the drive.
 #[derive(Debug)]
 enum Way {
-    /// By a queue pair, from and to these buffers: one for each command under way.
+    /// Commands are sent on a queue pair and use these buffers, one for each command in flight.
     Remote { qpn: Qpn, buffers: Buffers },
-    /// The drive is the host's own.
+    /// The drive belongs to the host itself.
     Local(Box<LocalDrive>),
 }
 
@@ -59,23 +60,23 @@ impl NvmeUser {
         Self { load, way: Way::Local(Box::new(LocalDrive::new(plan.drive, plan.depth))) }
     }
 
-    /// Returns how many commands are not done.
+    /// Returns the number of commands that have not completed.
     pub(crate) fn under_way(&self) -> u64 {
         self.load.under_way() as u64
     }
 
-    /// Returns when each command was posted that is done, and how long it took.
+    /// Returns, for each completed command, the time at which it was posted and its duration.
     pub(crate) fn all_done(&self) -> &[(Time, Duration)] {
         self.load.all_done()
     }
 
-    /// Returns the blocks that commands have written, and the passes that may be there.
+    /// Returns the blocks that commands have written, and the passes that each may contain.
     pub(crate) fn written(&self) -> impl Iterator<Item = (Extent, Vec<u64>)> {
         self.load.written()
     }
 }
 
-/// What the host of a user has for it.
+/// The parts of a host that its NVMe user needs.
 pub(super) struct Parts<'a> {
     pub(super) sessions: &'a mut Sessions,
     pub(super) engine: &'a mut Engine,
@@ -84,7 +85,8 @@ pub(super) struct Parts<'a> {
 }
 
 impl NvmeUser {
-    /// Posts commands; at a drive of its own, does what is due there. Returns when it wants to be called again.
+    /// Posts commands; with a local drive, also processes the completions that are due. Returns the time of the next
+    /// call, if one is needed.
     #[cold]
     pub(super) fn start(&mut self, now: Time, mut parts: Parts<'_>) -> Option<Time> {
         if let Way::Local(drive) = &mut self.way {
@@ -96,7 +98,7 @@ impl NvmeUser {
         if let Way::Local(drive) = &self.way { drive.next_done() } else { None }
     }
 
-    /// Takes the end of a command, and posts the next.
+    /// Processes the completion of a command, and posts the next one.
     #[cold]
     pub(super) fn complete(&mut self, now: Time, completion: &Completion, mut parts: Parts<'_>) {
         let Self { load, way } = self;
@@ -116,7 +118,7 @@ impl NvmeUser {
             parts.violations.add(now, format!("an NVMe command failed: {why}"));
             load.failed(cookie);
             if completion.nvme_failure().is_none() {
-                // The queue pair has failed: what is posted to it is flushed at once, at this very time.
+                // The queue pair has failed: commands posted to it would be flushed at this very time.
                 load.end();
             }
         }
@@ -143,7 +145,7 @@ impl NvmeUser {
             let Err(error) = result else { continue };
             load.take_back(command.cookie);
             if error != PostError::QueueFull {
-                // Nor will it be taken later.
+                // A later attempt would fail as well.
                 load.end();
                 parts.violations.add(now, format!("an NVMe command cannot be posted: {error}"));
             }
@@ -153,13 +155,13 @@ impl NvmeUser {
 }
 
 impl Host {
-    /// From now on it uses a drive. The first commands leave at the beginning.
+    /// Makes this host a user of a drive. The first commands are posted at the start of the run.
     pub(crate) fn set_nvme(&mut self, user: NvmeUser) {
         self.nvme = Some(Box::new(user));
         self.start_at(Time::ZERO, NVME_START);
     }
 
-    /// Lets its user of a drive act: on `completion`, or because a start has come.
+    /// Runs the drive user of this host: for `completion`, or because its scheduled start is due.
     #[cold]
     pub(super) fn use_drive(&mut self, now: Time, completion: Option<&Completion>) {
         let Self { nvme: Some(user), sessions, engine, memory, violations, .. } = self else { return };
@@ -177,7 +179,7 @@ impl Host {
     }
 }
 
-/// The pass over a drive that is there before any command has written.
+/// Pass number of the data on a drive before any command has written.
 const AT_FIRST: u64 = 0;
 
 /// Returns the pattern of block `number` in that pass.
@@ -192,8 +194,8 @@ pub(crate) fn fill_drive(memory: &mut Memory, local: u64, blocks: u64) {
     }
 }
 
-/// Returns the first block of `extent`, whose first byte is at `local`, that has the pattern of none of `passes`, and
-/// the first byte of it that is wrong.
+/// Returns the number of the first block of `extent`, whose first byte is at `local`, that has the pattern of none of
+/// `passes`, and the first wrong byte in it.
 pub(crate) fn first_wrong_block(memory: &Memory, local: u64, extent: Extent, passes: &[u64]) -> Option<(u64, u64)> {
     (extent.first_block..).zip(0..u64::from(extent.blocks)).find_map(|(number, at)| {
         let at = local + (at << BLOCK_LOG2);
@@ -203,7 +205,7 @@ pub(crate) fn first_wrong_block(memory: &Memory, local: u64, extent: Extent, pas
     })
 }
 
-/// Returns the work request of `command`: its number, what it does, and its memory.
+/// Returns the work request of `command`: its number, its operation, and its memory.
 fn request(buffers: &Buffers, plan: &NvmePlan, command: &Command) -> (u64, SendOp, Sge) {
     let remote = RemoteMemory { addr: command.first_block << BLOCK_LOG2, rkey: 0 };
     let op = match command.direction {
@@ -214,7 +216,7 @@ fn request(buffers: &Buffers, plan: &NvmePlan, command: &Command) -> (u64, SendO
     (command.cookie | NVME_WORK, op, Sge { addr, len: plan.bytes as u32, lkey: buffers.key.0 })
 }
 
-/// Fills the memory of a command that writes with the patterns of its blocks in its pass.
+/// Fills the buffer of a write command with the patterns of its blocks in its pass.
 fn fill(memory: &mut Memory, buffers: &Buffers, addr: u64, command: &Command, pass: u64) {
     let Some(block) = buffers.block else { return };
     let local = block.local + (addr - buffers.addr);

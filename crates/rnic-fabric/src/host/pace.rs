@@ -1,19 +1,19 @@
-//! How fast one queue pair is.
+//! Measured rate of one queue pair.
 
 use rnic_base::{Duration, Time};
 
-/// What a sender completes from one completion to another, so that messages under way at either end of the time that
-/// counts do not blur it.
+/// Bytes that a sender completed between its first and its last completion. Measuring between completions avoids an
+/// error from messages that are in flight at either end of the measured time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Pace {
-    /// The first completion, and the last one.
+    /// Time of the first completion and time of the last one.
     span: Option<(Time, Time)>,
-    /// Payload of those after the first.
+    /// Payload bytes of all completions after the first.
     bytes: u64,
 }
 
 impl Pace {
-    /// A message of `bytes` is done.
+    /// Records the completion of a message of `bytes`.
     #[inline]
     pub(crate) fn completed(&mut self, now: Time, bytes: u64) {
         match &mut self.span {
@@ -25,12 +25,12 @@ impl Pace {
         }
     }
 
-    /// Whether there is time between two completions.
+    /// Returns whether there are two completions at different times.
     pub(crate) fn is_known(&self) -> bool {
         self.span.is_some_and(|(first, last)| first < last)
     }
 
-    /// Payload, and how long that took.
+    /// Returns the payload bytes and the duration in which they were completed.
     pub(crate) fn get(&self) -> (u64, Duration) {
         (self.bytes, self.span.map_or(Duration::ZERO, |(first, last)| last.since(first)))
     }

@@ -1,4 +1,4 @@
-//! One rank of a collective: the messages of a step leave when all of the step before have come.
+//! One rank of a collective: the messages of a step are sent when all messages of the step before have been received.
 
 use std::collections::VecDeque;
 
@@ -9,44 +9,45 @@ use crate::workload::collective::CollectivePlan;
 /// See the module. Message `n` of every connection belongs to step `n`.
 #[derive(Debug)]
 pub(crate) struct Rank {
-    /// Messages that come in each step.
+    /// Messages that are received in each step.
     incoming: u32,
-    /// Steps in all, and of one collective.
+    /// Number of steps in total, and of one collective.
     steps: u32,
     steps_of_each: u32,
-    /// The step whose messages are awaited.
+    /// The step whose messages are not all received yet.
     step: u32,
-    /// Messages that have come, by step from that one on: others may be ahead.
+    /// Number of messages received, by step, from `step` on: senders may be ahead by some steps.
     arrived: VecDeque<u32>,
-    /// Its senders, by their numbers among the sessions.
+    /// Its senders, by their slots in the sessions.
     pub(super) senders: Vec<u32>,
-    /// When it had all of each collective.
+    /// For each collective, the time at which the rank had received everything.
     finished: Vec<Time>,
 }
 
 impl Rank {
-    /// A rank of `plan`.
+    /// Creates a rank of `plan`.
     pub(crate) fn of(plan: &CollectivePlan) -> Self {
         Self::new(plan.connections_of_rank() as u32, plan.messages() as u32, plan.kind.steps(plan.ranks))
     }
 
-    /// A rank to which `incoming` messages come in each of `steps` steps, `steps_of_each` of which are a collective.
+    /// Creates a rank that receives `incoming` messages in each of `steps` steps, `steps_of_each` of which make one
+    /// collective.
     pub(crate) fn new(incoming: u32, steps: u32, steps_of_each: u32) -> Self {
         let (arrived, senders, finished) = (VecDeque::new(), Vec::new(), Vec::new());
         Self { incoming, steps, steps_of_each, step: 0, arrived, senders, finished }
     }
 
-    /// Messages of each sender that may leave.
+    /// Returns the number of messages that each sender may have sent so far.
     pub(super) fn released(&self) -> u32 {
         (self.step + 1).min(self.steps)
     }
 
-    /// Whether nothing is left to be released.
+    /// Returns whether all messages are released.
     pub(super) fn is_at_last_step(&self) -> bool {
         self.released() == self.steps
     }
 
-    /// Message `index` has come on one of its connections. Whether more may leave now.
+    /// Records that message `index` arrived on one of its connections. Returns whether more messages may be sent now.
     pub(super) fn arrive(&mut self, now: Time, index: u32) -> bool {
         let ahead = (index - self.step) as usize;
         if self.arrived.len() <= ahead {
@@ -64,7 +65,7 @@ impl Rank {
         self.released() > before
     }
 
-    /// When it had all of each collective, in order.
+    /// Returns, for each collective in order, the time at which the rank had received everything.
     pub(crate) fn finished(&self) -> &[Time] {
         &self.finished
     }

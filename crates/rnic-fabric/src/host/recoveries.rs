@@ -1,33 +1,34 @@
-//! How many packets each recovery was about.
+//! Number of packets that each loss recovery covered.
 //!
 //! A recovery of a receiver lasts from the packet that shows a gap until no packet is missing below the highest one
-//! that has come. FaSR (2025) builds on two facts about it: with many queue pairs most recoveries miss a single packet
-//! (section III-B, figure 3: R-R2), and a counter of three bits holds what is missing at once in nearly all (section
-//! III-D: R-R19). Counted here, outside of the engine, from what arrives and what the engine says of it. Receivers that
-//! drop early packets have no such thing and are not counted.
+//! that has arrived. FaSR (2025) builds on two facts about it: with many queue pairs most recoveries miss a single
+//! packet (section III-B, figure 3: R-R2), and a counter of three bits is enough for the packets missing at the same
+//! time in nearly all (section III-D: R-R19). Recoveries are counted here, outside of the engine, from the packets
+//! received and the engine's outcomes for them. Receivers that drop out-of-order packets have no such recoveries and
+//! are not counted.
 
 use rnic_base::Psn;
 use rnic_engine::RxOutcome;
 use rnic_wire::{Headers, Packet, Qpn};
 use serde::Serialize;
 
-/// Recoveries, by what was missing in them.
+/// Recoveries, classified by the number of missing packets.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Recoveries {
-    /// How many there were.
+    /// Number of recoveries.
     pub count: u64,
-    /// Those that missed a single packet in all, of all.
+    /// Share of the recoveries that missed a single packet in total.
     pub single_share: f64,
-    /// Those that never missed more than seven at once, of all: what three bits can count.
+    /// Share of the recoveries that never missed more than seven packets at the same time, which three bits can count.
     pub at_most_seven_share: f64,
-    /// The same two in numbers: packets missed in all, 1, 2, .. 7, and more.
+    /// Number of recoveries by packets missed in total: 1, 2, .. 7, and more.
     pub by_missed: [u64; 8],
-    /// Packets missing at once at the worst moment, 1, 2, .. 7, and more.
+    /// Number of recoveries by the largest number of packets missing at the same time: 1, 2, .. 7, and more.
     pub by_most_at_once: [u64; 8],
 }
 
 impl Recoveries {
-    /// Adds what another host has counted.
+    /// Adds the recoveries of another host.
     pub(crate) fn add(&mut self, other: &Self) {
         self.count += other.count;
         let tables = [(&mut self.by_missed, &other.by_missed), (&mut self.by_most_at_once, &other.by_most_at_once)];
@@ -47,44 +48,44 @@ impl Recoveries {
     }
 }
 
-/// One that lasts.
+/// A recovery in progress.
 #[derive(Clone, Copy, Debug)]
 struct Recovery {
     space: Space,
-    /// The highest packet so far.
+    /// The highest packet number received.
     highest: Psn,
-    /// Packets missing below it now.
+    /// Number of packets now missing below it.
     missing: u32,
-    /// At the worst moment.
+    /// Largest number of packets missing at the same time.
     most_at_once: u32,
-    /// In all.
+    /// Number of packets missed in total.
     missed: u32,
 }
 
-/// The sequence numbers of one direction of a queue pair: its peer's requests, or responses to its own.
+/// A sequence number space: one direction of a queue pair, either its peer's requests or the responses to its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Space {
     qpn: Qpn,
     responses: bool,
 }
 
-/// The recoveries of a host.
+/// Tracks the recoveries of a host.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    /// Those that last: few, as losses are rare; looked through only while there are any.
+    /// The recoveries in progress: few, as losses are rare; searched only while there are any.
     open: Vec<Recovery>,
     pub(crate) done: Recoveries,
 }
 
 impl Watch {
-    /// Whether nothing is being repaired.
+    /// Returns whether no recovery is in progress.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// `packet` has come, and the engine says `outcome`; `expected` tells which packet it waits for after that. Answers
-    /// whether a hole of a recovery was filled.
+    /// Records that `packet` was received with `outcome` from the engine; `expected` returns the packet number that the
+    /// engine expects afterwards. Returns whether a gap of a recovery was filled.
     #[cold]
     pub(crate) fn note(&mut self, packet: &Packet, outcome: RxOutcome, expected: impl FnOnce() -> Psn) -> bool {
         let responses = match packet.headers {
@@ -123,7 +124,7 @@ impl Watch {
         }
     }
 
-    /// A queue pair is no more.
+    /// Removes the recoveries of a queue pair that was destroyed.
     pub(crate) fn forget(&mut self, qpn: Qpn) {
         self.open.retain(|recovery| recovery.space.qpn != qpn);
     }

@@ -1,9 +1,10 @@
-//! What a host does with its engine: the two ends of flows.
+//! The use that a host makes of its engine: the two ends of flows.
 //!
-//! A flow is one queue pair pair that carries messages of one kind, at most so many at a time. Most workloads make
-//! flows of one message; message streams and closed loops make them of many. The sending end posts the next message
-//! when one completes, the receiving end puts back each receive that is used: all of that is decided here, at once and
-//! without the network's help. Queue pairs are made and ended from outside, see [`crate::Simulation`].
+//! A flow is a pair of queue pairs that carries messages of one type, with a limit on the messages in flight. Most
+//! workloads create flows of one message; message streams and closed loops create flows of many. The sending end posts
+//! the next message when one completes, and the receiving end replaces each receive that is used: all of that is
+//! decided here, immediately and locally. Queue pairs are created and destroyed from outside, see
+//! [`crate::Simulation`].
 
 use rnic_base::Time;
 use rnic_engine::{Completion, Engine, Key, RecvRequest, RemoteMemory, SendFlags, SendOp, SendRequest, Sge};
@@ -19,50 +20,52 @@ use crate::check::{Ledger, Violations};
 use crate::slots::Slots;
 use crate::workload::{Arrivals, Operation, Traffic};
 
-/// Memory that one end of a flow uses: a slot for every message that may be under way.
+/// Memory that one end of a flow uses: a slot for every message that may be in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buffers {
     /// Address in work requests.
     pub(crate) addr: u64,
     pub(crate) key: Key,
-    /// Where it really is, when bytes matter.
+    /// Its block in the host's memory, when payload bytes are checked.
     pub(crate) block: Option<Block>,
 }
 
 /// The sending end of a flow: the side that posts.
 #[derive(Debug)]
 pub(crate) struct Sender {
-    /// Which flow, for the news.
+    /// Number of the flow, for [`News`].
     pub(crate) flow: u32,
     pub(crate) qpn: Qpn,
     pub(crate) traffic: Arc<Traffic>,
-    /// Bytes of all messages.
+    /// Total bytes of all messages.
     pub(crate) bytes: u64,
     pub(crate) buffers: Buffers,
-    /// The slots at the far end.
+    /// The slots at the remote end.
     pub(crate) remote: RemoteMemory,
-    /// What its patterns are called.
+    /// Base of the seeds of its message patterns.
     pub(crate) seed: u64,
-    /// Messages posted, and completed.
+    /// Messages posted, and messages completed.
     pub(crate) posted: u32,
     pub(crate) completed: u32,
-    /// Messages in all; fewer when the time is over before.
+    /// Total number of messages; reduced when the time of the workload ends before.
     pub(crate) messages: u32,
-    /// Of these, so many may be posted: all, but in a collective.
+    /// Number of these that may be posted: all, except in a collective.
     released: u32,
-    /// When the messages under way were posted, or came, by slot, where latencies are wanted.
+    /// By slot: time at which the message in flight was posted, or arrived at the sender; empty when latencies are not
+    /// measured.
     posted_at: Box<[Time]>,
-    /// Messages that come at their own times.
+    /// Messages that arrive at times of their own.
     backlog: Option<Box<Backlog>>,
-    /// How fast it was in the time that counts.
+    /// Its rate in the measured time.
     pace: Pace,
 }
 
-/// What comes to a sender whether it can post it or not.
+/// Messages that arrive at a sender independently of whether it can post them.
 #[derive(Debug)]
 struct Backlog {
     arrivals: Arrivals,
-    /// When those came that are not posted. No more than the load brings until the workload ends.
+    /// Arrival times of the messages that are not yet posted. Their number is bounded by the arrivals until the
+    /// workload ends.
     waiting: VecDeque<Time>,
 }
 
@@ -75,22 +78,22 @@ pub(crate) struct Receiver {
     pub(crate) bytes: u64,
     pub(crate) buffers: Buffers,
     pub(crate) seed: u64,
-    /// Receives posted, and used.
+    /// Receives posted, and receives used.
     posted: u32,
     pub(crate) completed: u32,
     messages: u32,
 }
 
-/// Something that the flow's keeper must hear.
+/// A report to the owner of the flow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct News {
     pub(crate) at: Time,
     pub(crate) flow: u32,
-    /// The last message has arrived and completed at the receiver; else at the sender.
+    /// True when the last message has arrived and completed at the receiver; false when it completed at the sender.
     pub(crate) delivered: bool,
 }
 
-/// The flow ends of a host.
+/// The senders and receivers of a host.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     senders: Slots<Sender>,
@@ -98,28 +101,28 @@ pub(crate) struct Sessions {
     sends: Ledger,
     receives: Ledger,
     pub(crate) news: Vec<News>,
-    /// Post to completion of every message, where wanted.
+    /// Duration from post to completion of every message, when latencies are measured.
     pub(crate) latencies: Vec<rnic_base::Duration>,
     pub(crate) messages: u64,
-    /// Messages that complete from .. until count below.
+    /// The interval, from and until, in which completed messages are counted in `steady_bytes`.
     pub(crate) steady: Option<(Time, Time)>,
-    /// Payload of those.
+    /// Payload bytes of those messages.
     pub(crate) steady_bytes: u64,
-    /// How fast the senders were that have ended.
+    /// Measured rates of the removed senders.
     paces: Vec<Pace>,
-    /// Its part in a collective, where hosts do such.
+    /// Its rank in a collective, when the workload has collectives.
     pub(crate) rank: Option<Box<Rank>>,
-    /// Queue pairs with new work, one entry a request, where the NIC has to fetch it.
+    /// Queue pairs with new work, one entry per request, when the NIC has to fetch work requests.
     pub(crate) doorbells: Option<Vec<Qpn>>,
 }
 
-/// Where in its memory a flow of `bytes` has message `index`.
+/// Returns the offset of message `index` in the memory of a flow of `bytes`.
 pub(super) fn slot_offset(traffic: &Traffic, bytes: u64, index: u32) -> u64 {
     u64::from(index % traffic.depth) * traffic.slot_bytes(bytes)
 }
 
 impl Sender {
-    /// A sender of `bytes` in messages as `traffic` has them.
+    /// Creates a sender of `bytes`, in messages as given by `traffic`.
     pub(crate) fn new(
         flow: u32,
         qpn: Qpn,
@@ -148,19 +151,19 @@ impl Sender {
         }
     }
 
-    /// Its messages come at their own times, each by a call of [`Sessions::begin`].
+    /// Makes the messages arrive at times of their own, each by a call of [`Sessions::begin`].
     pub(crate) fn set_arrivals(&mut self, arrivals: Arrivals) {
         self.backlog = Some(Box::new(Backlog { arrivals, waiting: VecDeque::new() }));
     }
 
-    /// Whether it has waited for the end of a message since `then`: one whose messages come at their own times may have
-    /// nothing to wait for.
+    /// Returns whether it has waited for the completion of a message since `then`: a sender whose messages arrive at
+    /// times of their own may have nothing to wait for.
     pub(crate) fn waits_since(&self, then: Time) -> bool {
         let oldest = self.posted_at.get((self.completed % self.traffic.depth) as usize);
         self.backlog.is_none() || self.posted > self.completed && oldest.is_none_or(|at| *at <= then)
     }
 
-    /// Whether a message waits to be posted.
+    /// Returns whether a message waits to be posted.
     fn has_more(&self) -> bool {
         self.backlog
             .as_ref()
@@ -191,25 +194,25 @@ impl Sender {
 }
 
 impl Receiver {
-    /// A receiver of `bytes` in messages as `traffic` has them.
+    /// Creates a receiver of `bytes`, in messages as given by `traffic`.
     pub(crate) fn new(flow: u32, qpn: Qpn, traffic: Arc<Traffic>, bytes: u64, buffers: Buffers) -> Self {
         let messages = traffic.messages(bytes);
         Self { flow, qpn, traffic, bytes, buffers, seed: u64::from(flow) << 32, posted: 0, completed: 0, messages }
     }
 
-    /// Receives posted that no message may ever use: of a closed loop that ends by the clock.
+    /// Returns the number of posted receives that no message may use: in a closed loop that ends at a given time.
     fn spare(&self) -> u32 {
         self.posted - self.completed
     }
 }
 
-/// The name of the pattern of message `index`.
+/// Returns the pattern seed of message `index`.
 pub(super) fn message_seed(seed: u64, index: u32) -> u64 {
     seed | u64::from(index)
 }
 
 impl Sessions {
-    /// Takes a sender; answers the number for [`Sessions::begin`].
+    /// Adds a sender; returns its slot, for [`Sessions::begin`].
     pub(crate) fn add_sender(&mut self, sender: Sender) -> u32 {
         let slot = self.senders.insert(sender);
         self.sends.open(slot);
@@ -220,7 +223,7 @@ impl Sessions {
         slot
     }
 
-    /// Takes a receiver and posts its first receives.
+    /// Adds a receiver, posts its first receives, and returns its slot.
     pub(crate) fn add_receiver(&mut self, receiver: Receiver, engine: &mut Engine) -> u32 {
         let first = receiver.messages.min(receiver.traffic.depth);
         let slot = self.receivers.insert(receiver);
@@ -229,7 +232,7 @@ impl Sessions {
         slot
     }
 
-    /// Ends a sender, for good; what it left undone goes to `violations`.
+    /// Removes a sender; requests that did not complete are reported in `violations`.
     pub(crate) fn remove_sender(&mut self, at: Time, slot: u32, violations: &mut Violations) -> Sender {
         self.sends.close(slot, 0).unwrap_or_else(|what| violations.add(at, what));
         let sender = self.senders.remove(slot);
@@ -237,14 +240,14 @@ impl Sessions {
         sender
     }
 
-    /// Ends a receiver, for good.
+    /// Removes a receiver; receives that did not complete are reported in `violations`.
     pub(crate) fn remove_receiver(&mut self, at: Time, slot: u32, violations: &mut Violations) -> Receiver {
         let receiver = self.receivers.remove(slot);
         self.receives.close(slot, receiver.spare()).unwrap_or_else(|what| violations.add(at, what));
         receiver
     }
 
-    /// How fast each sender was whose pace is known.
+    /// Returns the rate of each sender for which it is known.
     pub(crate) fn paces(&self) -> impl Iterator<Item = Pace> {
         let running = self.senders.iter().map(|sender| sender.pace).filter(Pace::is_known);
         self.paces.iter().copied().chain(running)
@@ -254,13 +257,13 @@ impl Sessions {
         self.senders.get(slot)
     }
 
-    /// Ends of flows that are still there.
+    /// Returns the number of senders and receivers that still exist.
     pub(crate) fn open_count(&self) -> usize {
         self.sends.open_count() + self.receives.open_count()
     }
 
-    /// Posts the first messages of a sender; or the one that has come, where they come at their own times. Answers when
-    /// the next one comes.
+    /// Posts the first messages of a sender, or, when messages arrive at times of their own, handles the one that
+    /// arrives now. Returns the arrival time of the next one.
     pub(crate) fn begin(
         &mut self,
         now: Time,
@@ -329,7 +332,7 @@ impl Sessions {
         self.receives.posted(slot);
     }
 
-    /// A completion came in.
+    /// Handles a completion.
     pub(crate) fn complete(
         &mut self,
         now: Time,
@@ -365,7 +368,7 @@ impl Sessions {
         let sender = self.senders.get_mut(slot);
         let verdict = memory.as_deref().map_or(Ok(()), |memory| check_answer(sender, index, memory));
         if let Some(at) = sender.posted_at.get((index % sender.traffic.depth) as usize) {
-            // As with flows: what began in the warm-up does not count, nor in the cooldown.
+            // As with flows, messages that started in the warm-up or in the cooldown are not counted.
             if self.steady.is_none_or(|(from, until)| (from..until).contains(at)) {
                 self.latencies.push(now.since(*at));
             }
@@ -412,7 +415,7 @@ impl Sessions {
         verdict
     }
 
-    /// The next step of a collective has begun at this rank.
+    /// Posts the messages of the next step of a collective, which has started at this rank.
     fn send_released(&mut self, now: Time, engine: &mut Engine, mut memory: Option<&mut Memory>) {
         let Some(mut rank) = self.rank.take() else { return };
         for &slot in &rank.senders {
@@ -423,14 +426,14 @@ impl Sessions {
             }
         }
         if rank.is_at_last_step() {
-            // Each ends by itself now.
+            // From here on each sender finishes independently.
             rank.senders.clear();
         }
         self.rank = Some(rank);
     }
 }
 
-/// Whether what a read or an atomic has brought back is right.
+/// Checks the data that a Read or an atomic returned.
 fn check_answer(sender: &Sender, index: u32, memory: &Memory) -> Result<(), String> {
     let Some(block) = sender.buffers.block else { return Ok(()) };
     let local = block.local + slot_offset(&sender.traffic, sender.bytes, index);
@@ -478,5 +481,5 @@ fn compare(memory: &Memory, local: u64, len: u64, seed: u64, flow: u32, index: u
     }
 }
 
-/// Marks the work request numbers of receives.
+/// Set in the work request numbers of receives.
 const RECEIVE: u64 = 1 << 62;

@@ -1,22 +1,23 @@
-//! A host whose memory is slow to take what arrives: a bus, a memory or a translation unit that is busy with other
-//! things (Falcon, SIGCOMM'25, section 4.2, figure 14; the paper's set-up is not in its text).
+//! A host whose memory accepts received data slowly: a bus, a memory or a translation unit that is busy with other work
+//! (Falcon, SIGCOMM'25, section 4.2, figure 14; the paper does not describe its set-up).
 //!
-//! What is slow is the way of received payload into memory. A Falcon NIC keeps it in receive buffers until it is there
-//! ([`rnic_engine::Engine::set_falcon_backlog`]); a modelled NIC of the RoCE family keeps packets that have come in
-//! before they are looked at ([`super::nic`]). Completions do not wait for it: they would come later by what waits. An
-//! early packet of an ordered Falcon connection counts from its arrival, though it moves when its turn has come.
+//! The slow part is the path of received payload into memory. A Falcon NIC keeps the payload in receive buffers until
+//! it has been written ([`rnic_engine::Engine::set_falcon_backlog`]); a modelled NIC of the RoCE family keeps received
+//! packets before they are processed ([`super::nic`]). Completions do not wait for it: they would be later by the time
+//! to write the waiting bytes. An out-of-order packet of an ordered Falcon connection counts from its arrival, although
+//! it is written when its predecessors have arrived.
 
 use rnic_base::Time;
 
 use crate::plan::SlowHostPlan;
 
-/// The way into the memory of one host.
+/// The path into the memory of one host.
 #[derive(Debug)]
 pub(crate) struct SlowMemory {
     plan: SlowHostPlan,
-    /// When everything is there.
+    /// Time at which all bytes are written.
     written: Time,
-    /// The most bytes that have been on the way.
+    /// Largest number of bytes that were in flight to memory.
     pub(crate) most: u64,
 }
 
@@ -25,12 +26,12 @@ impl SlowMemory {
         Self { plan: plan.clone(), written: Time::ZERO, most: 0 }
     }
 
-    /// Bytes on the way at `now`.
+    /// Returns the number of bytes in flight to memory at `now`.
     pub(crate) fn backlog(&self, now: Time) -> u64 {
         self.plan.rate.bytes_in(self.written.since(self.written.min(now)))
     }
 
-    /// `bytes` more set out; answers how many are on the way.
+    /// Starts to write `bytes` more; returns the number of bytes in flight to memory.
     pub(crate) fn write(&mut self, now: Time, bytes: u64) -> u64 {
         if let Some(rate) = self.plan.rate(now) {
             self.written = self.written.max(now) + rate.serialize(bytes);

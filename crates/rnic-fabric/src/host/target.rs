@@ -1,4 +1,5 @@
-//! The far end's memory, when bytes matter: what it holds before a flow, and what it must hold after.
+//! Memory at the remote end of a flow, when payload bytes are checked: its content before the flow, and its required
+//! content after it.
 
 use rnic_base::Time;
 
@@ -8,7 +9,7 @@ use crate::check::Violations;
 use crate::workload::Operation;
 
 impl Host {
-    /// Readies the memory that the flow of `sender`, at another host, works on.
+    /// Initializes the memory that the flow of `sender`, at another host, accesses.
     pub(crate) fn prepare_target(&mut self, sender: &Sender, target: &Buffers) {
         let (Some(memory), Some(block)) = (&mut self.memory, target.block) else { return };
         memory.bytes_mut(block.local, block.len).fill(0);
@@ -21,7 +22,7 @@ impl Host {
         }
     }
 
-    /// Checks the memory after the flow. Messages that the receiver heard of were checked then.
+    /// Checks the memory after the flow. Messages for which the receiver had completions were checked at that time.
     pub(crate) fn check_target(&self, at: Time, sender: &Sender, target: &Buffers, violations: &mut Violations) {
         let (Some(memory), Some(block)) = (&self.memory, target.block) else { return };
         match sender.traffic.op {

@@ -1,8 +1,8 @@
-//! A host's turn: everything that happens at it before the horizon, in order of time.
+//! A host's scheduling turn: processes all events of the host before the horizon, in order of time.
 //!
-//! There are four kinds of hosts (with Falcon or without, each with a modelled NIC or without), and one order of
-//! events. What a kind does at each of them is its [`Steps`]. Each gets a loop of its own: nothing on the way of a
-//! packet asks which kind it is.
+//! There are four types of hosts (with Falcon or without, each with a modelled NIC or without), and one order of
+//! events. The actions of a type for each event are its [`Steps`]. Each type gets a loop of its own, so that no code on
+//! the path of a packet has to test the type.
 
 use rnic_base::Time;
 
@@ -11,26 +11,27 @@ use crate::agenda::NEVER;
 use crate::entry::Entry;
 use crate::network::Network;
 
-/// What a kind of host does when something happens.
+/// The actions of a type of host.
 pub(super) trait Steps {
-    /// When something of its own is due that comes after arrivals and before all else of the same instant.
+    /// Returns the time of the next event that only this type of host has; it is processed after arrivals and before
+    /// all other events of the same instant.
     #[inline(always)]
     fn due(_: &Host) -> Time {
         NEVER
     }
 
-    /// Does what is due.
+    /// Processes that event.
     #[inline(always)]
     fn act(_: &mut Host, _: Time, _: &mut Network) {}
 
-    /// Has what arrives next brought near.
+    /// Prefetches the next arriving packet.
     #[inline(always)]
     fn look_ahead(_: &Host, _: &Network) {}
 
-    /// A packet, or a pause frame, arrives.
+    /// Handles the arrival of a packet or a pause frame.
     fn arrive(host: &mut Host, now: Time, entry: &Entry, network: &mut Network);
 
-    /// Sends what can leave, and remembers when to look again.
+    /// Sends a packet if one is ready, and records when to poll again.
     fn offer(host: &mut Host, now: Time, network: &mut Network);
 }
 
@@ -55,8 +56,8 @@ impl Steps for Plain {
 }
 
 impl Host {
-    /// Does everything that happens before `horizon`. At the same instant: arrivals, what is the kind's own, starts of
-    /// flows, timers, then what leaves.
+    /// Processes all events before `horizon`. The order at the same instant: arrivals, the events of this type of host,
+    /// starts of flows, timers, then transmissions.
     #[inline(always)]
     pub(super) fn turn<S: Steps>(&mut self, horizon: Time, network: &mut Network) {
         loop {

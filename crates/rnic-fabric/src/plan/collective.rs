@@ -1,4 +1,4 @@
-//! The workload `collective`: from what is written to what is meant.
+//! The workload `collective`: conversion from the parsed to the checked plan.
 
 use rnic_base::limits::MESSAGE_BYTES_MAX;
 
@@ -23,7 +23,7 @@ pub(super) fn resolve(raw: &raw::Workload, hosts: u32) -> Result<CollectivePlan,
     })
 }
 
-/// What must hold.
+/// Checks the constraints of a collective.
 pub(super) fn check(collective: &CollectivePlan, plan: &Plan) -> Result<(), PlanError> {
     let wrong = |key, what: String| Err(PlanError::value(key, what));
     let hosts = plan.topology.hosts();
@@ -59,8 +59,9 @@ pub(super) fn check(collective: &CollectivePlan, plan: &Plan) -> Result<(), Plan
     })
 }
 
-/// Connections of a run: what makes them is kept for all.
+/// Largest number of connections of a run: the specification of each is kept in memory.
 const ALL_CONNECTIONS_MAX: u64 = 1 << 24;
 
-/// Collectives of a run: the steps of so many, around the longest ring of hosts, are counted with 32 bits.
+/// Largest number of collectives of a run: with this number, the steps around the longest ring of hosts can be counted
+/// in 32 bits.
 const COUNT_MAX: u32 = 10_000;

@@ -1,4 +1,4 @@
-//! Numbers that follow from a plan: how much is under way, how long a full buffer lasts.
+//! Values derived from a plan: bytes in flight, time to drain a full buffer.
 
 use rnic_base::{Bytes, Duration};
 use rnic_policy::Protocol;
@@ -12,7 +12,7 @@ use crate::switch::BufferPlan;
 use crate::topology::{LinkClass, Node, Paths};
 use crate::workload::Operation;
 
-/// Bytes of the largest frame: with a whole packet's payload.
+/// Returns the length in bytes of the largest frame: one with the payload of a full packet.
 pub(super) fn largest_frame(plan: &Plan) -> u64 {
     u64::from(match plan.transport.protocol {
         Protocol::Falcon(_) => {
@@ -22,16 +22,16 @@ pub(super) fn largest_frame(plan: &Plan) -> u64 {
     })
 }
 
-/// What may come in after a port has decided to pause its neighbour: what is under way for twice the delay (IRN 4.1),
-/// and what store and forward adds: the packet that made it decide, the one that holds up the pause frame, the one that
-/// the neighbour has begun to send, and the pause frame itself.
+/// Returns the bytes that may arrive after a port has decided to pause its neighbour: the bytes in flight during twice
+/// the delay (IRN 4.1), and what store and forward adds: the packet that caused the pause, the packet that delays the
+/// pause frame, the packet whose transmission the neighbour has started, and the pause frame itself.
 pub(super) fn skid(link: &LinkPlan, largest_frame: u64) -> Bytes {
     let under_way = link.rate.bytes_in(link.delay * 2);
     Bytes::new(under_way + 3 * (largest_frame + LINK_OVERHEAD) + u64::from(PAUSE_FRAME_LEN) + LINK_OVERHEAD)
 }
 
 impl Plan {
-    /// Bytes of the largest frame.
+    /// Returns the length in bytes of the largest frame.
     pub(crate) fn largest_frame(&self) -> u64 {
         largest_frame(self)
     }
@@ -56,7 +56,7 @@ impl Plan {
         }
     }
 
-    /// Links of the longest path.
+    /// Returns the classes of the links of the longest path.
     fn longest_path(topology: TopologyPlan) -> Vec<LinkClass> {
         let topology = topology.build();
         let paths = Paths::new(&topology);
@@ -70,15 +70,15 @@ impl Plan {
         longest
     }
 
-    /// Packets that fill the longest path: the round-trip time of a full packet and a short answer in an empty network,
-    /// divided by the time of a full packet on the slowest link.
+    /// Returns the number of packets that fill the longest path: the round-trip time of a full packet and a short
+    /// response in an empty network, divided by the time of a full packet on the slowest link.
     pub(super) fn bdp_packets(&self) -> u64 {
         let (round_trip, slowest) = self.round_trip();
         round_trip.as_ps().div_ceil(slowest.as_ps())
     }
 
-    /// The round-trip time of a full packet and a short answer on the longest path of an empty network, and the time of
-    /// a full packet on its slowest link.
+    /// Returns the round-trip time of a full packet and a short response on the longest path of an empty network, and
+    /// the time of a full packet on its slowest link.
     pub(super) fn round_trip(&self) -> (Duration, Duration) {
         let (full, short) = (largest_frame(self) + LINK_OVERHEAD, 64 + LINK_OVERHEAD);
         let (mut round_trip, mut slowest) = (Duration::ZERO, Duration::ZERO);
@@ -91,14 +91,15 @@ impl Plan {
         (round_trip, slowest)
     }
 
-    /// Bytes that may still come in after a port of a switch has paused its neighbour: the most of all links.
+    /// Returns the bytes that may still arrive after a port of a switch has paused its neighbour: the largest value of
+    /// all links.
     pub(crate) fn skid(&self) -> u64 {
         let of_link = |link: &LinkPlan| skid(link, largest_frame(self)).get();
         of_link(&self.host_links).max(of_link(&self.fabric_links))
     }
 
-    /// IRN's RTO_high (section 4.1, I-8): propagation there and back on the longest path, and the wait behind one
-    /// switch buffer that is full with packets for one link.
+    /// Returns IRN's RTO_high (section 4.1, I-8): the propagation delay of the longest path in both directions, plus
+    /// the wait behind one switch buffer that is full with packets for one link.
     pub(super) fn auto_timeout(&self) -> Duration {
         let path = Self::longest_path(self.topology);
         let propagation = path.iter().fold(Duration::ZERO, |sum, class| sum + self.link(*class).delay * 2);
@@ -110,7 +111,7 @@ impl Plan {
             BufferPlan::Shared { total, .. } => total,
         });
         let slowest = path.iter().map(|class| self.link(*class).rate.serialize(buffer)).max();
-        // Two hosts and a wire have no buffer: leave a few packets' time.
+        // A point-to-point network has no buffer: add the time of a few packets.
         let packet = self.host_links.rate.serialize(largest_frame(self) + LINK_OVERHEAD);
         propagation + slowest.unwrap_or_default() + packet * 4
     }

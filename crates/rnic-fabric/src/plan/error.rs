@@ -1,47 +1,47 @@
-//! What can be wrong with a plan.
+//! Errors in a plan.
 
 use rnic_transports::SelectError;
 
-/// Why a plan cannot be run: one line that says what and where.
+/// The reason why a plan cannot be run, in one line with the key or the line number.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlanError {
-    /// Not TOML.
+    /// The text is not TOML.
     #[error("plan, line {line}: {what}")]
     Syntax {
-        /// Which line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What the parser says.
+        /// Message of the parser.
         what: String,
     },
-    /// A key that does not exist, is missing, or has a value of the wrong kind or unit.
+    /// A key that does not exist, is missing, or has a value of the wrong type or unit.
     #[error("plan{}: {key}: {what}", line.map_or_else(String::new, |line| format!(", line {line}")))]
     Key {
-        /// The key, with the tables it is in.
+        /// The key, with the path of its tables.
         key: String,
-        /// Which line, from 1, when the text has one.
+        /// Line number, from 1, when the text contains the key.
         line: Option<usize>,
-        /// What is wrong.
+        /// Description of the error.
         what: String,
     },
-    /// A value that cannot be, or not together with the others.
+    /// A value that is invalid, on its own or together with the others.
     #[error("plan: {key}: {what}")]
     Value {
-        /// The key, with the tables it is in.
+        /// The key, with the path of its tables.
         key: &'static str,
-        /// What is wrong.
+        /// Description of the error.
         what: String,
     },
-    /// The transport cannot be made.
+    /// The transport cannot be created.
     #[error("plan: transport: {0}")]
     Transport(#[from] SelectError),
-    /// A file that the plan names cannot be read, or makes no sense.
+    /// A file that the plan names cannot be read, or its content is invalid.
     #[error("plan: {key}: {name}: {what}")]
     File {
-        /// The key that names it.
+        /// The key that names the file.
         key: &'static str,
-        /// Its name.
+        /// Name of the file.
         name: String,
-        /// What is wrong.
+        /// Description of the error.
         what: String,
     },
 }

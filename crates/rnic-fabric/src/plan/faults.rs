@@ -1,4 +1,4 @@
-//! Faults: from what is written to what is meant.
+//! Faults: conversion from the parsed to the checked plan.
 
 use rnic_base::{Duration, Probability, Time};
 
@@ -11,7 +11,7 @@ pub(super) fn resolve(raw: &[raw::Fault], plan: &Plan) -> Result<Vec<FaultPlan>,
     raw.iter().zip(0..).map(|(fault, index)| resolve_one(fault, index, plan)).collect()
 }
 
-/// An error in fault number `index`.
+/// Creates an error about fault number `index`.
 fn wrong(index: usize, key: &str, what: impl Into<String>) -> PlanError {
     PlanError::Key { key: format!("fault[{index}].{key}"), line: None, what: what.into() }
 }
@@ -46,7 +46,7 @@ fn resolve_one(raw: &raw::Fault, index: usize, plan: &Plan) -> Result<FaultPlan,
     Ok(FaultPlan { kind, target, links: raw.links.clone().unwrap_or_else(|| "*".to_owned()) })
 }
 
-/// From when until when.
+/// Returns the interval of a fault: its start and its end, if any.
 fn interval(raw: &raw::Fault, index: usize) -> Result<(Time, Option<Time>), PlanError> {
     let at = |value: Option<Unit<Duration>>| value.map(|Unit(at)| Time::ZERO + at);
     let (from, until) = (at(raw.from).unwrap_or(Time::ZERO), at(raw.until));
@@ -89,7 +89,7 @@ fn reorder_delay(raw: &raw::Fault, index: usize, plan: &Plan) -> Result<Duration
     }
 }
 
-/// Keys that mean nothing for this kind of fault.
+/// Rejects keys that this type of fault does not use.
 fn refuse_strangers(raw: &raw::Fault, index: usize) -> Result<(), PlanError> {
     use Kind::{Burst, Corrupt, Delay, Down, Drop, Duplicate, Reorder, Slow};
     let keys: [(&str, bool, &[Kind]); 10] = [
@@ -113,7 +113,7 @@ fn refuse_strangers(raw: &raw::Fault, index: usize) -> Result<(), PlanError> {
     }
 }
 
-/// Every fault finds a link, and none delays a packet out of the run.
+/// Checks that every fault applies to a link, and that no fault delays packets beyond the run.
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     if plan.faults.is_empty() {
         return Ok(());
@@ -142,8 +142,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// As for links.
+/// Lowest rate in bits per second, as for links.
 const RATE_MIN: u64 = 1_000_000;
 
-/// Longer than any recovery waits.
+/// Largest delay: longer than any timeout of loss recovery.
 const DELAY_MAX: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
-//! Defaults that follow from the plan they stand in.
+//! Defaults that depend on the rest of the plan.
 //!
-//! A transport's own timeouts are those of its paper's network, and a run's bounds those of a short one. What a plan
-//! gives stays as it is; what it leaves out fits it.
+//! A transport's default timeouts are chosen for the network of its paper, and the default limits of a run for a short
+//! one. Values given in a plan are kept; missing values are fitted to the plan.
 
 use rnic_base::{Duration, Time};
 use rnic_policy::profile::AckRule;
@@ -13,14 +13,14 @@ use crate::fault::{FaultKind, FaultPlan};
 use crate::link::PLAN_TIME_MAX;
 use crate::workload::WorkloadPlan;
 
-/// Sets the timeouts of `profile` where the plan gives none of them and its own would be wrong:
+/// Sets the timeouts of `profile` when the plan gives none of them and the defaults would be wrong:
 ///
-/// - Where nothing can be lost, thanks to PFC, there are none, "to prevent spurious retransmissions" (IRN section 4.1):
-///   a pause may hold a packet for longer than any of them.
-/// - Where they are shorter than a round trip in the empty network, they are IRN's RTO_high of this one: the longest
-///   path and one full buffer.
+/// - When no packet can be lost, thanks to PFC, timeouts are disabled, "to prevent spurious retransmissions" (IRN
+///   section 4.1): a pause may hold a packet for longer than any of them.
+/// - When they are shorter than a round trip in the empty network, they are set to IRN's RTO_high of this network: the
+///   longest path and one full buffer.
 ///
-/// Falcon's are computed from what the network does, and stay.
+/// Falcon's timeouts are computed from measurements, and are kept.
 ///
 /// # Errors
 /// Never in practice: the values are legal for every transport of the registry.
@@ -37,7 +37,8 @@ pub(super) fn fit_timeouts(
     let option = |source: ParamError| SelectError::Option { transport, source };
     if is_lossless(plan) {
         for (spec, _) in timeouts {
-            // Zero is none, where it may be; else the longest that there is, longer than any wait.
+            // Zero disables the timeout, where it is allowed; otherwise the largest value is used, which is longer than
+            // any wait.
             let value = if spec.min == 0 { 0 } else { spec.max };
             profile.set(spec.name, &format!("{value}ps")).map_err(option)?;
         }
@@ -48,7 +49,7 @@ pub(super) fn fit_timeouts(
         AckRule::EveryPacket => 0,
         AckRule::OnRequest => u64::from(profile.ack_every_packets),
     };
-    // Until so many packets have left, nobody is asked for an acknowledgement.
+    // No acknowledgement is requested before this number of packets has been sent.
     let answered = round_trip + packet * unasked;
     let fitting = (plan.auto_timeout() + packet * unasked).max(answered);
     for (spec, value) in timeouts {
@@ -60,7 +61,7 @@ pub(super) fn fit_timeouts(
     Ok(())
 }
 
-/// The fixed timeouts among a transport's options: not the floor of those that are computed.
+/// Returns the fixed timeouts among a transport's options: not the lower bound of computed timeouts.
 pub(super) fn timeouts(profile: &Profile) -> impl Iterator<Item = (&'static ParamSpec, u64)> {
     profile.options().filter(|(spec, _)| spec.is_timeout() && spec.name != FLOOR)
 }
@@ -79,14 +80,15 @@ pub(super) fn is_lossless(plan: &Plan) -> bool {
     switch.pfc_slack().is_some_and(|slack| slack >= plan.skid()) && !plan.faults.iter().any(loses)
 }
 
-/// After how long without any useful packet a run has failed: longer than a repair takes that waits for timeouts.
+/// Returns the duration without any useful packet after which a run has failed: longer than a loss recovery that waits
+/// for timeouts.
 pub(super) fn patience(profile: &Profile) -> Duration {
-    // Of those that are there; the longest that an option can say stands for none.
+    // Of the timeouts in use; the largest value of an option means a disabled timeout.
     let longest = timeouts(profile).filter(|(spec, value)| *value < spec.max).map(|(_, value)| value).max();
     Duration::from_ps(longest.unwrap_or(0)).saturating_mul(3).max(STALL_AFTER)
 }
 
-/// When a run is cut off: a while after the last thing that its workload begins by the clock.
+/// Returns the time at which a run is cut off: some time after the last event that its workload schedules.
 pub(super) fn limit(workload: &WorkloadPlan) -> Time {
     let latest = workload.latest_start().since(Time::ZERO);
     let limit = if latest < LIMIT { LIMIT } else { latest + LIMIT };
@@ -95,5 +97,5 @@ pub(super) fn limit(workload: &WorkloadPlan) -> Time {
 
 const STALL_AFTER: Duration = Duration::from_ms(50);
 const LIMIT: Duration = Duration::from_secs(10);
-/// The least timeout of transports that compute theirs.
+/// Name of the smallest timeout of transports that compute their timeouts.
 const FLOOR: &str = "rto_min";

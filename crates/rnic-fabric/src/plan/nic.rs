@@ -1,4 +1,4 @@
-//! The memory of NICs: from what is written to what is meant.
+//! The NIC memory model: conversion from the parsed to the checked plan.
 
 use rnic_base::limits::OUTSTANDING_PACKETS_MAX;
 use rnic_base::{BitRate, Duration};
@@ -13,52 +13,52 @@ use super::{Plan, PlanError, derived};
 /// The bus of a NIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BusPlan {
-    /// From asking to the first byte.
+    /// Time from the request to the first byte.
     pub latency: Duration,
-    /// Reads under way at once.
+    /// Largest number of reads in flight.
     pub reads: u32,
-    /// Each way, headers of the bus included.
+    /// Rate of each direction, headers of the bus included.
     pub rate: BitRate,
 }
 
-/// How work requests come to the NIC.
+/// Policy for fetching work requests from the host's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WorkFetch {
-    /// When a queue pair needs one, so many at a time.
+    /// Fetched in batches when a queue pair needs one.
     OnDemand {
-        /// At most so many.
+        /// Largest number of work requests in a batch.
         batch: u32,
     },
-    /// Before they are needed.
+    /// Fetched before they are needed.
     Ahead,
 }
 
-/// A NIC's memory.
+/// The NIC memory model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NicPlan {
-    /// Contexts that the cache holds; `None`: all.
+    /// Number of contexts that the cache holds; `None`: all.
     pub contexts: Option<u32>,
-    /// Contexts that a second level on the NIC holds, and how long it takes to read one there.
+    /// Number of contexts that a second level on the NIC holds, and the time to read one from it.
     pub second: Option<(u32, Duration)>,
-    /// Bytes of a context, rounded up: what a miss moves.
+    /// Bytes of a context, rounded up: the amount that a miss transfers.
     pub context_bytes: u64,
     /// The bus.
     pub bus: BusPlan,
-    /// Work requests.
+    /// Policy for fetching work requests.
     pub work: WorkFetch,
-    /// How long a question to a bitmap in the host's memory takes; `None` where bitmaps are on the NIC.
+    /// Time of a query of a bitmap in the host's memory; `None` when bitmaps are on the NIC.
     pub bitmap: Option<Duration>,
-    /// The pipeline takes a packet so often; with Falcon, one that leaves.
+    /// Time between two packets in the pipeline; with Falcon, between two sent packets.
     pub cycle: Duration,
-    /// With Falcon: a queue pair's packets leave no more often.
+    /// With Falcon: shortest time between two sent packets of a queue pair.
     pub qp_cycle: Duration,
-    /// Bytes that wait for the pipeline at most; what comes then is dropped.
+    /// Largest number of bytes that wait for the pipeline; packets beyond are dropped.
     pub receive_buffer: u64,
-    /// The neighbour is paused above so many waiting bytes, and goes on below the second number.
+    /// Number of waiting bytes above which the neighbour is paused, and number below which it is resumed.
     pub pause: Option<(u64, u64)>,
 }
 
-/// The model that `raw` asks for, for the transport and the switches of `plan`.
+/// Returns the model that `raw` describes, for the transport and the switches of `plan`.
 pub(super) fn resolve(raw: &raw::Nic, plan: &Plan) -> Result<Option<NicPlan>, PlanError> {
     if !raw.enabled {
         return Ok(None);
@@ -79,7 +79,7 @@ pub(super) fn resolve(raw: &raw::Nic, plan: &Plan) -> Result<Option<NicPlan>, Pl
         }
     };
     let behind_bus = plan.transport.store == Store::Host;
-    // What Falcon's pipeline takes is not published: nothing, unless a plan says so.
+    // The cycle time of Falcon's pipeline is not published: zero, unless a plan gives a value.
     let cycle = if is_falcon { Duration::ZERO } else { CYCLE };
     let receive_buffer = raw.receive_buffer.map_or(RECEIVE_BUFFER, |Unit(bytes)| bytes.get());
     let skid = derived::skid(&plan.host_links, derived::largest_frame(plan)).get();
@@ -102,7 +102,7 @@ pub(super) fn resolve(raw: &raw::Nic, plan: &Plan) -> Result<Option<NicPlan>, Pl
     }))
 }
 
-/// Keys that the NIC of this transport does not have: whoever gives them a value expects it to matter.
+/// Rejects keys that the NIC of this transport does not use, because they would have no effect.
 fn refuse_strangers(raw: &raw::Nic, transport: &Profile) -> Result<(), PlanError> {
     let name = transport.name;
     if transport.store != Store::Host && raw.bitmap_latency.is_some() {
@@ -124,7 +124,7 @@ fn refuse_strangers(raw: &raw::Nic, transport: &Profile) -> Result<(), PlanError
     Err(PlanError::value(key, what))
 }
 
-/// How many contexts the cache holds.
+/// Returns the number of contexts that the cache holds.
 fn contexts(raw: &raw::Nic, context_bytes: u64) -> Result<Option<u32>, PlanError> {
     match (raw.qpc_cache, raw.qpc_entries) {
         (None, None) => Ok(None),
@@ -134,7 +134,7 @@ fn contexts(raw: &raw::Nic, context_bytes: u64) -> Result<Option<u32>, PlanError
     }
 }
 
-/// The second level, if there is one.
+/// Returns the second level, if there is one.
 fn second(raw: &raw::Nic) -> Result<Option<(u32, Duration)>, PlanError> {
     match (raw.second_entries, raw.second_latency) {
         (None, None) => Ok(None),
@@ -148,7 +148,7 @@ fn second(raw: &raw::Nic) -> Result<Option<(u32, Duration)>, PlanError> {
     }
 }
 
-/// What must hold of it.
+/// Checks the constraints of the model.
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     let Some(nic) = &plan.nic else { return Ok(()) };
     let wrong = |key, what: String| Err(PlanError::value(key, what));
@@ -189,24 +189,26 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Bits of a queue pair's context on the NIC: what every adapter has, and what the transport's loss recovery adds.
+/// Returns the bits of a queue pair's context on the NIC: the part that every adapter has, and the part that the
+/// transport's loss recovery adds.
 fn context_bits(profile: &Profile) -> u64 {
     CONTEXT_BYTES * 8 + profile.footprint_bits(Per::Connection)
 }
 
-/// FaSR sections II-A and V-A.
+/// Default bus latency: FaSR sections II-A and V-A.
 const BUS_LATENCY: Duration = Duration::from_ns(1_200);
-/// Tags of eight bits (PCI Express 3.0 with extended tags).
+/// Default number of reads in flight: tags of eight bits (PCI Express 3.0 with extended tags).
 const BUS_READS: u32 = 256;
-/// PCI Express 3.0, 16 lanes (FaSR section IV): 16 times 8 GT/s, of which 128 bits in 130 are data.
+/// Default bus rate: PCI Express 3.0, 16 lanes (FaSR section IV): 16 times 8 GT/s, of which 128 bits in 130 are data.
 const BUS_RATE_BPS: u64 = 126_030_769_230;
-/// FaSR section V-D1.
+/// Default batch of work requests: FaSR section V-D1.
 const WQE_BATCH: u32 = 8;
-/// FaSR section V-D2: a packet takes one or two cycles of 5 ns, 181 million a second in one pipeline.
+/// Default pipeline cycle: FaSR section V-D2: a packet takes one or two cycles of 5 ns, 181 million per second in one
+/// pipeline.
 const CYCLE: Duration = Duration::from_ps(5_525);
-/// FaSR section V-A.
+/// Default receive buffer in bytes: FaSR section V-A.
 const RECEIVE_BUFFER: u64 = 600_000;
-/// More reads no bus has tags for (ten bits, PCI Express 4.0).
+/// Largest number of reads in flight: the tags of a bus (ten bits, PCI Express 4.0).
 const BUS_READS_MAX: u32 = 1_024;
 const TIME_MAX: Duration = Duration::from_ms(1);
 

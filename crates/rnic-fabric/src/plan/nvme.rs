@@ -1,4 +1,4 @@
-//! The workload `nvme`: from what is written to what is meant.
+//! The workload `nvme`: conversion from the parsed to the checked plan.
 
 use rnic_base::limits::WORK_REQUESTS_MAX;
 use rnic_base::{BitRate, Duration, Time};
@@ -43,7 +43,7 @@ pub(super) fn resolve(raw: &raw::Workload) -> Result<NvmePlan, PlanError> {
     })
 }
 
-/// What must hold.
+/// Checks the constraints of the workload.
 pub(super) fn check(nvme: &NvmePlan, plan: &Plan) -> Result<(), PlanError> {
     let wrong = |key, what: String| Err(PlanError::value(key, what));
     let hosts = plan.topology.hosts();
@@ -96,7 +96,7 @@ pub(super) fn check(nvme: &NvmePlan, plan: &Plan) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Twice what a host waits for a command before it fails.
+/// Largest latency of a drive: twice the time that a host waits for a command before it fails.
 const LATENCY_MAX: Duration = Duration::from_secs(60);
-/// Commands under way at once: what the send queue of a client takes.
+/// Largest number of commands in flight: the capacity of a client's send queue.
 const DEPTH_MAX: u32 = WORK_REQUESTS_MAX;

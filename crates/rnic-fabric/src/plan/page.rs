@@ -1,5 +1,6 @@
-//! `docs/plans.md`: every key of a plan. The tables are here, and the reader of plans holds them against itself: the
-//! keys are those that it takes, examples are read, what is called a default is one, and what is called needed is.
+//! `docs/plans.md`: every key of a plan. The tables are here, and tests compare them with the reader of plans: the keys
+//! are those that it accepts, examples can be read, documented defaults are the real defaults, and keys documented as
+//! required are required.
 
 mod tables;
 
@@ -16,41 +17,41 @@ const PAGE_PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plans.m
 
 /// A table of a plan.
 struct Section {
-    /// Its name, with dots; empty for what stands before all tables.
+    /// Its name, with dots; empty for the keys before all tables.
     path: &'static str,
-    /// What it is.
+    /// Description of the table.
     head: &'static str,
-    /// What a plan has besides, for the examples: top-level keys that replace those of [`BASE`].
+    /// Additional content of the plan for the examples: top-level keys that replace those of [`BASE`].
     with: &'static str,
     keys: &'static [Key],
 }
 
-/// A key.
+/// A key of a table.
 struct Key {
     name: &'static str,
     kind: &'static str,
     default: Default,
-    /// A value, as TOML.
+    /// An example value, as TOML.
     example: &'static str,
     meaning: &'static str,
-    /// As [`Section::with`], on top of it.
+    /// Like [`Section::with`], applied after it.
     with: &'static str,
 }
 
-/// What holds where a key is missing.
+/// The value that applies when a key is missing.
 #[derive(Clone, Copy)]
 enum Default {
-    /// Nothing: a plan needs it.
+    /// None: the key is required.
     Needed,
-    /// As [`Self::Needed`] with what the example's plan has besides, in words.
+    /// Required, as [`Self::Needed`], together with the additional content of the example's plan, described in words.
     For(&'static str),
     /// This value, as TOML.
     Is(&'static str),
-    /// Something that is no value, in words.
+    /// Not a single value: described in words.
     No(&'static str),
 }
 
-/// A plan that examples are put into.
+/// Returns the plan into which examples are inserted.
 fn base(section: &Section, key: &Key) -> Table {
     let mut plan: Table = BASE.parse().expect("the base is TOML");
     for text in [section.with, key.with] {
@@ -59,7 +60,7 @@ fn base(section: &Section, key: &Key) -> Table {
     plan
 }
 
-/// The table at `path`, made if need be; the first one of an array.
+/// Returns the table at `path`, which is created if needed; of an array, its first table.
 fn at<'a>(plan: &'a mut Table, path: &str) -> &'a mut Table {
     path.split('.').filter(|part| !part.is_empty()).fold(plan, |table, part| {
         let value = table.entry(part).or_insert_with(|| Value::Table(Table::new()));
@@ -79,7 +80,7 @@ fn value(text: &str) -> Value {
     table.remove("it").expect("just read")
 }
 
-/// The plan with `given` for the key, or without it.
+/// Reads the plan with value `given` for the key, or without the key.
 fn with(section: &Section, key: &Key, given: Option<&str>) -> Result<Plan, PlanError> {
     let mut plan = base(section, key);
     let place = at(&mut plan, section.path);
@@ -90,14 +91,14 @@ fn with(section: &Section, key: &Key, given: Option<&str>) -> Result<Plan, PlanE
     read(&plan)
 }
 
-/// The keys that the reader of plans takes in a table: it lists them when it meets another one.
+/// Returns the keys that the reader of plans accepts in a table, from its error message about an unknown key.
 fn taken(section: &Section) -> Vec<String> {
     let mut plan = base(section, &section.keys[0]);
     at(&mut plan, section.path).insert("no-such-key".to_owned(), Value::Boolean(true));
     let error = read(&plan).expect_err("an unknown key").to_string();
     let (_, list) = error.split_once("expected").unwrap_or_else(|| panic!("{}: {error}", section.path));
     let mut keys: Vec<String> = list.split('`').skip(1).step_by(2).map(str::to_owned).collect();
-    // Tables in tables have a section of their own.
+    // Nested tables have sections of their own.
     keys.retain(|key| !TABLES.iter().any(|other| other.path == join(section.path, key)));
     keys.sort();
     keys
@@ -116,7 +117,7 @@ fn the_tables_have_the_keys_that_the_reader_takes() {
     }
 }
 
-/// A plan of `kind` with the examples of `keys`, and the first complaint about it.
+/// Reads a plan of `kind` with the examples of `keys`, and returns the first error.
 fn of_kind(section: &Section, kind: &str, keys: &[&str]) -> Option<String> {
     let mut plan = base(section, &section.keys[0]);
     let place = at(&mut plan, section.path);
@@ -128,7 +129,7 @@ fn of_kind(section: &Section, kind: &str, keys: &[&str]) -> Option<String> {
     read(&plan).err().map(|error| error.to_string())
 }
 
-/// What is listed for a kind means something there, and nothing else does.
+/// The keys listed for a kind are valid for it, and no other keys are.
 #[test]
 fn kinds_take_the_keys_that_are_listed() {
     for (path, kinds) in OF_KINDS {
@@ -154,7 +155,7 @@ fn examples_are_read_and_defaults_and_needs_are_what_is_said() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What is said of `key` and not so.
+/// Returns a difference between the documentation of `key` and the reader of plans, if there is one.
 fn complaint(section: &Section, key: &Key) -> Option<String> {
     let name = join(section.path, key.name);
     if let Err(error) = with(section, key, Some(key.example)) {
@@ -216,7 +217,7 @@ fn page() -> String {
     page
 }
 
-/// What a table may be of, and the keys that each takes.
+/// Returns the kinds of a table, and the keys that each accepts.
 fn kinds_of(path: &str) -> Vec<(&'static str, Vec<&'static str>)> {
     if path == "workload" {
         return tables::WORKLOADS.iter().map(|kind| (*kind, workload_keys(kind).collect())).collect();

@@ -1,5 +1,4 @@
-//! The plan as it is written: what serde reads. Only kinds and units are checked here; what values mean together is
-//! `resolve`'s business.
+//! The plan as deserialized by serde. Only types and units are checked here; `resolve` checks the values together.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -13,20 +12,21 @@ use serde::{Deserialize, Deserializer};
 
 use crate::link::PLAN_TIME_MAX;
 
-/// A quantity written with its unit, or a bare number where that has a meaning.
+/// A quantity with its unit, or a bare number where that is allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Unit<T>(pub(super) T);
 
-/// What a plan may have as a quantity.
+/// A type of quantity that a plan may contain.
 pub(super) trait Quantity: FromStr<Err: fmt::Display> {
-    /// Why a value that can be read means nothing in any plan.
+    /// Returns the reason why a value that was parsed is invalid in every plan.
     fn objection(&self) -> Option<String> {
         None
     }
 }
 
 impl Quantity for Duration {
-    /// Beyond the longest run, instants would not fit into their words: what begins then would be gone, unsaid.
+    /// Rejects durations longer than the longest run: times beyond it do not fit into their machine words, and events
+    /// at such times would be lost without an error.
     fn objection(&self) -> Option<String> {
         (*self > PLAN_TIME_MAX).then(|| format!("must be at most {PLAN_TIME_MAX}, the longest run: it is {self}"))
     }
@@ -103,7 +103,7 @@ impl<T: Quantity> FromStr for MaybeAuto<T> {
     }
 }
 
-/// A fraction such as `1/2`, or a whole number.
+/// A fraction such as `1/2`, or an integer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Fraction {
     pub(super) numerator: u64,
@@ -121,7 +121,7 @@ impl FromStr for Fraction {
     }
 }
 
-/// A transport: a table of its name and its options, or the name alone.
+/// A transport: a table with its name and its options, or its name alone.
 #[derive(Debug)]
 pub(super) struct Transport(pub(super) BTreeMap<String, toml::Value>);
 
@@ -276,7 +276,7 @@ fn yes() -> bool {
     true
 }
 
-/// What is measured before a packet is marked.
+/// The queue depth that is measured before a packet is marked.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum EcnDepth {
@@ -350,7 +350,7 @@ pub(super) enum WorkloadKind {
 }
 
 impl WorkloadKind {
-    /// As plans write it.
+    /// Returns the name that plans use.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Manual => "manual",
@@ -457,7 +457,7 @@ pub(super) struct Run {
     pub(super) slice: Option<Unit<Duration>>,
 }
 
-/// A drive.
+/// The drive of an NVMe workload.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Drive {

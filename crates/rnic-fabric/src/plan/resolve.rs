@@ -1,4 +1,4 @@
-//! From what is written to what is meant.
+//! Conversion from the parsed to the checked plan.
 
 use rnic_base::limits::{MTU_MAX, MTU_MIN, READS_IN_PROGRESS_MAX};
 use rnic_base::{Bytes, Duration, Time};
@@ -13,7 +13,7 @@ use super::{
 use crate::link::{PLAN_TIME_MAX, PORTS_MAX};
 use crate::switch::{Alpha, BufferPlan, EcnPlan, MarkDepth, Multipath, PfcPlan, SwitchPlan, TAG_LEN};
 
-/// Reads the text, with some keys replaced.
+/// Parses the text, with some keys replaced.
 pub(super) fn read(text: &str, overrides: &[(&str, &str)]) -> Result<Raw, PlanError> {
     let line_at = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
     let syntax = |error: &toml::de::Error| PlanError::Syntax {
@@ -57,9 +57,9 @@ fn replace(table: &mut toml::Table, key: &str, value: &str) -> Result<(), PlanEr
         |text: &str| text.parse::<i64>().is_err_and(|error| *error.kind() == core::num::IntErrorKind::PosOverflow);
     let value = match parsed {
         Ok(value) => value,
-        // Else it would be a text, and called one.
+        // Otherwise it would be treated as a text, and the error would report a text.
         Err(_) if is_too_large(value) => return Err(wrong(&format!("{value} is larger than any number here"))),
-        // What begins as a list, a table or a text in quotes was meant as one.
+        // A value that starts like a list, a table or a quoted text was meant as one.
         Err(error) if value.starts_with(['[', '{', '"', '\'']) => {
             return Err(wrong(&format!("{value}: {}", error.message())));
         }
@@ -76,7 +76,7 @@ fn replace(table: &mut toml::Table, key: &str, value: &str) -> Result<(), PlanEr
     Ok(())
 }
 
-/// Gives everything its meaning, with defaults.
+/// Converts the parsed plan, with defaults for missing values.
 pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, PlanError> {
     let mtu = raw.mtu.unwrap_or(1_024);
     let topology = topology(&raw.topology)?;
@@ -128,7 +128,8 @@ pub(super) fn resolve(raw: Raw, files: &mut FileReader<'_>) -> Result<Plan, Plan
     Ok(plan)
 }
 
-/// What is left out at either end leaves something, and there is an end.
+/// Checks that a cooldown is used only with a workload that ends at a given time, and that some time remains between
+/// warm-up and cooldown.
 fn check_cooldown(plan: &Plan) -> Result<(), PlanError> {
     let cooldown = plan.run.cooldown;
     if cooldown == Duration::ZERO {
@@ -202,7 +203,7 @@ fn leaf_spine(raw: &raw::Topology) -> Result<TopologyPlan, PlanError> {
     Ok(TopologyPlan::LeafSpine { spines, leaves, hosts_per_leaf })
 }
 
-/// Keys that this switch model does not have: whoever gives them a value expects it to matter.
+/// Rejects keys that this switch model does not use, because they would have no effect.
 fn refuse_strangers(switch: &raw::Switch) -> Result<(), PlanError> {
     let given = |key: fn(&raw::Pfc) -> OrAuto<Bytes>| {
         switch.pfc.as_ref().is_some_and(|pfc| matches!(key(pfc), OrAuto::Given(_)))
@@ -283,14 +284,15 @@ fn option_name(options: &std::collections::BTreeMap<String, toml::Value>) -> Res
     name.ok_or_else(|| PlanError::value("transport.name", "name the transport, such as \"irn\""))
 }
 
-/// What switches tell, beside what ends measure on their own.
+/// Returns the signals that switches provide, in addition to what the hosts measure themselves.
 fn network_signals(switch: Option<&raw::Switch>, topology: TopologyPlan) -> Signals {
     let csig = switch.and_then(|switch| switch.csig.as_ref());
     let is_stamped = csig.is_some_and(|csig| csig.enabled) && topology != TopologyPlan::PointToPoint;
     if is_stamped { Signals::CSIG } else { Signals::NONE }
 }
 
-/// The transport `name` on a network that gives `network`: its frames are longer by a tag where switches write.
+/// Selects the transport `name` for a network that provides the signals `network`: its frames are longer by a tag when
+/// switches write tags.
 fn select(network: Signals, name: &str, options: &[(&str, &str)]) -> Result<Profile, PlanError> {
     let mut profile = rnic_transports::select_on(network, name, options.iter().copied())?;
     if profile.protocol.measures().has(Signals::CSIG) {
@@ -299,7 +301,7 @@ fn select(network: Signals, name: &str, options: &[(&str, &str)]) -> Result<Prof
     Ok(profile)
 }
 
-/// Applies the options, after the words that stand for numbers of this plan have been replaced.
+/// Selects the transport and applies the options, after replacing the words that stand for numbers of this plan.
 fn transport(
     name: &str,
     options: &std::collections::BTreeMap<String, toml::Value>,
@@ -329,7 +331,7 @@ fn transport(
     Ok(profile)
 }
 
-/// What must hold of the network before anything can be computed from it.
+/// Checks the properties of the network from which other values are computed.
 fn check_network(plan: &Plan) -> Result<(), PlanError> {
     if !(MTU_MIN..=MTU_MAX).contains(&plan.mtu) || !plan.mtu.is_multiple_of(4) {
         return Err(PlanError::value("mtu", format!("must be a multiple of 4 from {MTU_MIN} to {MTU_MAX}")));
@@ -350,7 +352,8 @@ fn check_network(plan: &Plan) -> Result<(), PlanError> {
     check_spines(plan)
 }
 
-/// Links of spines that differ have a rate each, none above what the plan says of all.
+/// Checks that each spine has a rate, when rates differ, and that none is above the general rate of links between
+/// switches.
 fn check_spines(plan: &Plan) -> Result<(), PlanError> {
     let (rates, most) = (&plan.spine_rates, plan.fabric_links.rate);
     if rates.is_empty() {
@@ -369,7 +372,7 @@ fn check_spines(plan: &Plan) -> Result<(), PlanError> {
     }
 }
 
-/// Everything that must hold, whoever made the plan.
+/// Checks all constraints of a plan, however it was created.
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     check_network(plan)?;
     let ports = plan.topology.build().switches.iter().map(|switch| switch.ports()).max();
@@ -428,18 +431,19 @@ fn check_switch(switch: &SwitchPlan, ports: u64, frame: u64) -> Result<(), PlanE
     Ok(())
 }
 
-/// Ports of a fat-tree's switches: 64 make 65536 hosts.
+/// Largest number of ports of a fat-tree's switches: 64 ports give 65536 hosts.
 const K_MAX: u32 = 64;
-/// As many as the largest fat-tree has; routes divide exactly up to there.
+/// Largest number of hosts of a leaf-spine: that of the largest fat-tree; the division in routes is exact up to this
+/// number.
 const LEAF_SPINE_HOSTS_MAX: u32 = 1 << 16;
 const RATE_MIN: u64 = 1_000_000;
 const RATE_MAX: u64 = 10_000_000_000_000;
-/// A report has a few numbers a host for each.
+/// Largest number of slices: a report contains a few numbers per host for each.
 const SLICES_MAX: u64 = 100_000;
-/// The least delay is how far nodes may run ahead of each other: much less, and the run consists of waiting for one
-/// another.
+/// Shortest delay of a link. The shortest delay is the time by which nodes may advance independently of each other:
+/// with a much shorter one, a run would mostly wait for synchronization.
 const DELAY_MIN: Duration = Duration::from_ns(1);
 const DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// What adapters offer by default.
+/// Default number of Reads and atomics in flight, as adapters offer.
 const READS: u32 = 16;

@@ -1,4 +1,4 @@
-//! Hosts with slow memory: from what is written to what is meant.
+//! Hosts with slow memory: conversion from the parsed to the checked plan.
 
 use rnic_base::{BitRate, Time};
 
@@ -6,21 +6,21 @@ use super::raw::{self, Unit};
 use super::{Plan, PlanError};
 use crate::fault::matches;
 
-/// Which hosts, how slow, and when.
+/// The hosts with slow memory, their rate and the interval.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SlowHostPlan {
-    /// A pattern for names of hosts, such as `host-1`; `*` stands for anything.
+    /// A pattern for names of hosts, such as `host-1`; `*` matches any characters.
     pub hosts: String,
-    /// Payload that memory takes.
+    /// Rate at which memory accepts payload.
     pub rate: BitRate,
-    /// From when on.
+    /// Time at which it starts to be slow.
     pub from: Time,
-    /// Until when; `None`: to the end.
+    /// Time at which it stops to be slow; `None`: never.
     pub until: Option<Time>,
 }
 
 impl SlowHostPlan {
-    /// The rate at `now`, if it is slow then.
+    /// Returns the rate at `now`, when memory is slow then.
     #[inline]
     pub(crate) fn rate(&self, now: Time) -> Option<BitRate> {
         let lasts = self.from <= now && self.until.is_none_or(|until| now < until);
@@ -35,7 +35,7 @@ pub(super) fn resolve(raw: raw::SlowHost) -> SlowHostPlan {
     SlowHostPlan { hosts, rate, from: at(from).unwrap_or(Time::ZERO), until: at(until) }
 }
 
-/// What must hold of it.
+/// Checks the constraints of the table.
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     let Some(slow) = &plan.slow_host else { return Ok(()) };
     if plan.nic.is_none() && plan.transport.protocol.falcon().is_none() {
@@ -53,5 +53,5 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// As for links.
+/// Lowest rate in bits per second, as for links.
 const RATE_MIN: u64 = 1_000_000;

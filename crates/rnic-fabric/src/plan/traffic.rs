@@ -1,4 +1,4 @@
-//! Options that several workloads share: an operation by name, and bounds of traffic.
+//! Options that several workloads share: operations by name, and limits of traffic.
 
 use rnic_base::limits::{MESSAGE_BYTES_MAX, WORK_REQUESTS_MAX};
 
@@ -12,7 +12,7 @@ pub(super) fn operation(raw: &raw::Workload, default: Option<Operation>) -> Resu
     named("workload.op", "operation", name, &Operation::ALL)
 }
 
-/// The one of `all` that is called `name`.
+/// Returns the value in `all` whose name is `name`.
 pub(super) fn named<T: Copy>(
     key: &'static str,
     what: &str,
@@ -52,9 +52,9 @@ pub(super) fn check_traffic(traffic: &Traffic, plan: &Plan) -> Result<(), PlanEr
     Ok(())
 }
 
-/// Memory of one end of a flow whose bytes are checked.
+/// Largest memory of one end of a flow with checked bytes, in bytes.
 const CHECKED_MEMORY_MAX: u64 = 4 << 30;
 
-/// Of a host, in a permutation or a collective: what a NIC is asked to hold (Falcon, SIGCOMM'25, section 5.2), and
-/// more.
+/// Largest number of connections of a host in a permutation or a collective: more than a NIC is required to hold
+/// (Falcon, SIGCOMM'25, section 5.2).
 pub(super) const CONNECTIONS_MAX: u32 = 1 << 17;

@@ -1,4 +1,4 @@
-//! What a plan may say, and probably does not mean.
+//! Warnings about plans that are legal but probably not intended.
 
 use rnic_base::Duration;
 
@@ -6,7 +6,8 @@ use super::{Plan, fitted};
 use crate::switch::BufferPlan;
 
 impl Plan {
-    /// What is legal in this plan and yet unlikely to be meant, one line each: a run begins all the same.
+    /// Returns warnings about legal values of this plan that are probably not intended, one line each. They do not
+    /// prevent the run.
     pub fn warnings(&self) -> Vec<String> {
         [self.pfc_that_drops(), self.timeouts_under_pfc(), self.deaf_control(), self.unread_tags(), self.narrow_cap()]
             .into_iter()
@@ -14,7 +15,7 @@ impl Plan {
             .collect()
     }
 
-    /// PFC without the bytes that come in after a pause.
+    /// Warns about PFC without buffer space for the bytes that arrive after a pause.
     fn pfc_that_drops(&self) -> Option<String> {
         let switch = self.switch.as_ref()?;
         let (slack, needed) = (switch.pfc_slack()?, self.skid());
@@ -30,14 +31,14 @@ impl Plan {
         })
     }
 
-    /// Timeouts that a pause outlasts.
+    /// Warns about timeouts that are shorter than a pause.
     fn timeouts_under_pfc(&self) -> Option<String> {
         self.switch.as_ref()?.pfc?;
         if self.transport.protocol.falcon().is_some() {
             return None;
         }
         let full = self.auto_timeout();
-        // The longest counts: a short one for few packets in flight is meant (IRN section 4.1).
+        // The longest timeout counts: a short one for few packets in flight is intended (IRN section 4.1).
         let (spec, value) = fitted::timeouts(&self.transport).max_by_key(|(_, value)| *value)?;
         let is_short = value > 0 && Duration::from_ps(value) < full;
         is_short.then(|| format!(
@@ -48,7 +49,7 @@ impl Plan {
         ))
     }
 
-    /// Congestion control by marks where nobody marks.
+    /// Warns about congestion control that uses ECN marks when no switch marks.
     fn deaf_control(&self) -> Option<String> {
         let name = self.transport.control.policy.name;
         let hears_marks = matches!(name, "dcqcn" | "dctcp");
@@ -60,7 +61,7 @@ impl Plan {
         })
     }
 
-    /// Switches that write where no transport reads.
+    /// Warns about switches that write tags when the transport does not read them.
     fn unread_tags(&self) -> Option<String> {
         let name = self.transport.name;
         let is_unread = self.switch.is_some_and(|switch| switch.csig) && self.transport.protocol.falcon().is_none();
@@ -69,7 +70,7 @@ impl Plan {
         })
     }
 
-    /// A cap that keeps even one connection from filling the path.
+    /// Warns about a cap that prevents even a single connection from filling the path.
     fn narrow_cap(&self) -> Option<String> {
         let (cap, fills) = (u64::from(self.transport.cap_packets?), self.bdp_packets());
         (cap * 10 < fills * 9).then(|| {

@@ -1,4 +1,4 @@
-//! Workloads: from what is written to what is meant.
+//! Workloads: conversion from the parsed to the checked plan.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::link::PLAN_TIME_MAX;
 use crate::workload::distribution::{Distribution, SHIPPED};
 use crate::workload::{Background, Between, Operation, Traffic, WorkloadPlan, read_trace};
 
-/// Takes the value of a key that must be there.
+/// Returns the value of a required key.
 macro_rules! need {
     ($raw:ident . $field:ident) => {
         $raw.$field.ok_or_else(|| PlanError::value(concat!("workload.", stringify!($field)), "is missing"))?
@@ -69,7 +69,7 @@ fn sizes(raw: &raw::Workload, files: &mut FileReader<'_>) -> Result<Distribution
     named_sizes("workload.sizes", name, files)
 }
 
-/// A distribution that comes along, a form such as `fixed:8KB`, or a file.
+/// Returns a built-in distribution, a form such as `fixed:8KB`, or a distribution from a file.
 fn named_sizes(key: &'static str, name: &str, files: &mut FileReader<'_>) -> Result<Distribution, PlanError> {
     if let Some(sizes) = Distribution::shipped(name) {
         return Ok(sizes);
@@ -91,7 +91,7 @@ fn load_ppm(load: Probability) -> u64 {
     (load.as_f64() * 1e6).round() as u64
 }
 
-/// What runs beside an incast: as long as its requests have time, when nothing else is said.
+/// Returns the background traffic of an incast: by default it lasts for the intervals of all requests.
 fn background(
     raw: &raw::Background,
     incast: &raw::Workload,
@@ -164,7 +164,7 @@ fn between(raw: &raw::Workload) -> Between {
     }
 }
 
-/// Keys that mean nothing for this kind of workload.
+/// Rejects keys that this kind of workload does not use.
 fn refuse_strangers(raw: &raw::Workload) -> Result<(), PlanError> {
     match KEYS.iter().find(|(_, is_given, kinds)| is_given(raw) && !kinds.contains(&raw.kind)) {
         Some((key, ..)) => Err(PlanError::value(key, format!("means nothing for the workload `{}`", raw.kind.name()))),
@@ -172,13 +172,13 @@ fn refuse_strangers(raw: &raw::Workload) -> Result<(), PlanError> {
     }
 }
 
-/// What a plan may say of the workload `kind` beside its kind: keys of the table `workload`.
+/// Returns the keys of the table `workload` that are valid for the workload `kind`, in addition to `kind`.
 pub(super) fn keys_of(kind: &str) -> impl Iterator<Item = &'static str> {
     let rows = KEYS.iter().filter(move |(_, _, kinds)| kinds.iter().any(|of| of.name() == kind));
     rows.map(|(key, ..)| key.strip_prefix("workload.").unwrap_or(key))
 }
 
-/// A key, whether a plan has it, and the workloads that it is for.
+/// A key, a function that returns whether a plan has it, and the workloads that accept it.
 type Key = (&'static str, fn(&raw::Workload) -> bool, &'static [Kind]);
 
 const KEYS: &[Key] = {
@@ -213,7 +213,7 @@ const KEYS: &[Key] = {
     ]
 };
 
-/// What must hold of a workload.
+/// Checks the constraints of the workload.
 pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     let hosts = plan.topology.hosts();
     let ordering = plan.transport.protocol.falcon().map(|shape| shape.ordering);
@@ -284,7 +284,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     }
 }
 
-/// Bytes that a host's link carries in the longest run: the time of more could not be told.
+/// Returns the bytes that a host's link carries in the longest run; the duration of larger transfers could not be
+/// represented.
 fn carried(plan: &Plan) -> u64 {
     plan.host_links.rate.bytes_in(PLAN_TIME_MAX)
 }
@@ -322,5 +323,5 @@ fn load(key: &'static str, load_ppm: u64) -> Result<(), PlanError> {
     if possible { Ok(()) } else { Err(PlanError::value(key, "must be above 0 and at most 100%")) }
 }
 
-/// Flows that are made beforehand and kept.
+/// Largest number of flows that are created in advance and kept in memory.
 const FLOWS_MAX: u64 = 1 << 24;

@@ -1,11 +1,11 @@
-//! What a report can be asked for.
+//! Names of the numbers in a report.
 
 use super::{Drops, FlowFigures, NicFigures, PoolFigures, QueuePairs, Recoveries, Report, Slices, Spread};
 use crate::falcon_counts::FalconFigures;
 
 impl Report {
-    /// The numbers that reports have, as paths with dots: `goodput_gbps`, `drops.buffer`. Some are there in some runs
-    /// only: `nic.miss_share` where the memory of NICs is modelled.
+    /// Returns the numbers that reports contain, as paths with dots: `goodput_gbps`, `drops.buffer`. Some exist only in
+    /// some runs: `nic.miss_share` when the NIC memory is modelled.
     pub fn numbers() -> Vec<String> {
         let spread = Some(Spread::default());
         let background = FlowFigures {
@@ -38,13 +38,13 @@ impl Report {
         numbers
     }
 
-    /// The series of numbers, one for each slice of a run, that reports can have: as [`Report::numbers`], with `*` in
-    /// place of a host's name.
+    /// Returns the series of numbers, with one value per slice of a run, that reports may contain: as
+    /// [`Report::numbers`], with `*` in place of a host's name.
     pub fn series() -> [&'static str; 2] {
         ["slices.hosts.*.goodput_gbps", "slices.hosts.*.queue_mean_bytes"]
     }
 
-    /// Whether `path` is one of those, of some host.
+    /// Returns whether `path` is one of these series, for any host.
     pub fn is_series(path: &str) -> bool {
         let (path, parts) = (path.split('.'), |name: &'static str| name.split('.'));
         let alike = |name| parts(name).count() == path.clone().count();

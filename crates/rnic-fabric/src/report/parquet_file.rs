@@ -1,4 +1,4 @@
-//! The flows of a run as a Parquet file: one row each, for notebooks.
+//! The flows of a run as a Parquet file, with one row each, for notebooks.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use parquet::schema::parser::parse_message_type;
 
 use super::{FlowRecord, Report};
 
-/// Why a Parquet file could not be written.
+/// The reason why a Parquet file could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the Parquet file: {0}")]
 pub struct ParquetError(#[from] parquet::errors::ParquetError);
 
-/// Times in picoseconds, as the simulation has them; the ratio for convenience.
+/// Columns of the file: times in picoseconds, as in the simulation; the slowdown is included for convenience.
 const SCHEMA: &str = "message flow {
     required int32 id (INTEGER(32, false));
     required int32 src (INTEGER(32, false));
@@ -29,7 +29,7 @@ const SCHEMA: &str = "message flow {
 }";
 
 impl Report {
-    /// Writes the flows that are done to `output`; give it a buffered one.
+    /// Writes the completed flows to `output`, which should be buffered.
     ///
     /// # Errors
     /// When `output` fails.
@@ -58,7 +58,7 @@ impl Report {
     }
 }
 
-/// Writes the next column of a group.
+/// Writes the next column of a row group.
 fn column<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, impl Write + Send>,
     flows: &[FlowRecord],
@@ -71,7 +71,7 @@ fn column<T: DataType>(
     Ok(())
 }
 
-/// Writes the column of requests: empty where a flow belongs to none.
+/// Writes the column of requests: null for a flow that belongs to no request.
 fn request_column(
     group: &mut SerializedRowGroupWriter<'_, impl Write + Send>,
     flows: &[FlowRecord],
@@ -84,7 +84,7 @@ fn request_column(
     Ok(())
 }
 
-/// Rows written together: a column of them is 8 MB at most.
+/// Number of rows written together: a column of them takes 8 MB at most.
 const ROW_GROUP: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Average and percentiles.
+//! Averages and percentiles.
 
 use serde::Serialize;
 
-/// How a quantity is spread.
+/// Average and percentiles of a quantity.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Spread {
-    /// How many values there are.
+    /// Number of values.
     pub count: u64,
-    /// Their average.
+    /// Average.
     pub avg: f64,
     /// Median.
     pub p50: f64,
@@ -19,13 +19,13 @@ pub struct Spread {
     pub p99: f64,
     /// 99.9th percentile.
     pub p999: f64,
-    /// The largest.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Spread {
-    /// The spread of `values`, which it sorts; `None` when there are none. Percentiles are nearest ranks: values that
-    /// occurred.
+    /// Returns the figures of `values`, which are sorted in place; `None` when there are none. Percentiles are nearest
+    /// ranks: values that occurred.
     pub fn of(values: &mut [f64]) -> Option<Self> {
         values.sort_unstable_by(f64::total_cmp);
         let count = values.len();

@@ -1,39 +1,40 @@
-//! What the shared pools of FaSR's queue pairs have done.
+//! Figures of the shared pools of FaSR's queue pairs.
 
 use rnic_engine::PoolStats;
 use serde::Serialize;
 
-/// Counters of pools: of all hosts together, but for what was in use at once, which is the fullest pool's.
+/// Counters of pools: sums over all hosts, except for the values in use at the same time, which are those of the
+/// fullest pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct PoolFigures {
-    /// Early or repairing packets that took no bitmap.
+    /// Out-of-order and gap-filling packets that needed no bitmap.
     pub fast_path: u64,
-    /// Early or repairing packets that did.
+    /// Out-of-order and gap-filling packets that needed a bitmap.
     pub slow_path: u64,
     /// Receivers' recoveries in which the 3-bit loss counter overflowed.
     pub overflows: u64,
-    /// Receivers' recoveries that ended.
+    /// Receivers' recoveries that completed.
     pub recoveries: u64,
-    /// Of these, without a bitmap from first to last.
+    /// Of these, recoveries that never used a bitmap.
     pub recoveries_without_blocks: u64,
-    /// Times that a queue pair fell back to go-back-N because a pool was empty.
+    /// Number of times that a queue pair fell back to go-back-N because a pool was empty.
     pub fallbacks: u64,
-    /// Selective acknowledgements that a sender could not note because no block was free.
+    /// Selective acknowledgements that a sender could not record because no block was free.
     pub unrecorded: u64,
-    /// Packets dropped because a retransmission before them was lost (answered by FNACK).
+    /// Packets dropped because a retransmission before them was lost (the receiver responds with an FNACK).
     pub misplaced: u64,
-    /// Accesses that had to walk a list of blocks to its middle.
+    /// Accesses that had to walk a list of blocks to a block in its middle.
     pub traversals: u64,
-    /// Blocks looked at to find the next missing packet.
+    /// Blocks read to find the next missing packet.
     pub blocks_visited: u64,
-    /// Units taken in one pool, at most.
+    /// Largest number of units in use in one pool.
     pub units_in_use_max: u64,
-    /// Blocks taken in one pool, at most.
+    /// Largest number of blocks in use in one pool.
     pub blocks_in_use_max: u64,
 }
 
 impl PoolFigures {
-    /// Adds what the pool of one host has counted; nothing for a host that has none, or never needed it.
+    /// Adds the counters of the pool of one host; does nothing for a host that has no pool, or never used it.
     pub(crate) fn add(figures: &mut Option<Self>, of_host: &PoolStats) {
         if of_host.units_in_use_max == 0 && of_host.fallbacks == 0 {
             return;

@@ -1,23 +1,23 @@
-//! What each queue pair gets (Falcon, SIGCOMM'25, section 6.1.2: goodput by queue pair within a host).
+//! Goodput of each queue pair (Falcon, SIGCOMM'25, section 6.1.2: goodput by queue pair within a host).
 
 use serde::Serialize;
 
 use super::Spread;
 
-/// Goodput of the queue pairs of a loop that ends by the clock: each counted from the first to the last message that it
-/// completed in the time that counts, so that what is under way at either end does not blur it. Those that completed
-/// fewer than two are left out.
+/// Goodput of the queue pairs of a loop that ends at a given time: each is measured from the first to the last message
+/// that it completed in the measured time, so that messages in flight at either end do not cause an error. Queue pairs
+/// that completed fewer than two messages are not included.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct QueuePairs {
-    /// Gbit/s, over the queue pairs of all hosts.
+    /// Goodput in Gbit/s, over the queue pairs of all hosts.
     pub goodput_gbps: Spread,
-    /// The standard deviation between the queue pairs of one host, in percent of their mean: of the host where it is
+    /// Standard deviation between the queue pairs of one host, in percent of their mean: of the host for which it is
     /// largest.
     pub deviation_percent: f64,
 }
 
 impl QueuePairs {
-    /// Of the goodputs of each host's queue pairs; `None` when there are none.
+    /// Returns the figures for the goodputs of each host's queue pairs; `None` when there are none.
     pub(crate) fn of(hosts: impl Iterator<Item = Vec<f64>>) -> Option<Self> {
         let (mut all, mut most) = (Vec::new(), 0.0_f64);
         for goodputs in hosts.filter(|goodputs| !goodputs.is_empty()) {

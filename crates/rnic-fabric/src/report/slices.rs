@@ -1,25 +1,26 @@
-//! A run slice by slice: how what hosts get changes with time.
+//! Results per time slice: the change of goodput and queues of hosts over time.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// What whole slices of a run brought; the rest after the last one is left out. What arrives is counted to the
-/// picosecond; queues are measured at the end of the simulation's window in which a slice's time is over, so up to the
-/// least delay of a link late.
+/// Results of the complete slices of a run; an incomplete slice at the end is not included. Received bytes are assigned
+/// to slices with picosecond precision; queues are measured at the end of the simulation window in which a slice ends,
+/// and so up to the shortest link delay late.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Slices {
-    /// How long each is, microseconds.
+    /// Length of a slice in microseconds.
     pub slice_us: f64,
-    /// By the names of hosts.
+    /// Results by the names of hosts.
     pub hosts: BTreeMap<String, HostSlices>,
 }
 
-/// Those of one host: a value for each slice, in order.
+/// Results of one host: one value per slice, in order.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct HostSlices {
-    /// Payload that arrived at it in this slice, Gbit/s, each byte once. A Read brings it to who posts.
+    /// Payload that arrived at the host in this slice, in Gbit/s; duplicates are not counted. For a Read it arrives at
+    /// the host that posts.
     pub goodput_gbps: Vec<f64>,
-    /// Bytes that waited in its switch for its link, on average over the slice; 0 without a switch.
+    /// Bytes that waited in the host's switch for its link, averaged over the slice; 0 without a switch.
     pub queue_mean_bytes: Vec<f64>,
 }

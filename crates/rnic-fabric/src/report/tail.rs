@@ -1,4 +1,4 @@
-//! Upper tails, and figures of a part of the flows.
+//! Upper tails of distributions, and figures of a subset of the flows.
 
 use serde::Serialize;
 
@@ -7,13 +7,13 @@ use super::{FlowRecord, Spread};
 /// A point of a distribution function.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct TailPoint {
-    /// So many percent of the values ...
+    /// Percentage of the values ...
     pub percent: f64,
-    /// ... are no larger, in microseconds.
+    /// ... that are not larger than this value, in microseconds.
     pub us: f64,
 }
 
-/// The distribution function of `sorted` from 90 % to 99.9 %: nearest ranks, as in [`Spread`].
+/// Returns the distribution function of `sorted` from 90 % to 99.9 %: nearest ranks, as in [`Spread`].
 pub(super) fn upper_tail(sorted: &[f64]) -> Vec<TailPoint> {
     let rank = |per_mille: usize| sorted[(sorted.len() * per_mille).div_ceil(1_000).max(1) - 1];
     let point = |per_mille: usize| TailPoint { percent: per_mille as f64 / 10.0, us: rank(per_mille) };
@@ -21,21 +21,21 @@ pub(super) fn upper_tail(sorted: &[f64]) -> Vec<TailPoint> {
     if sorted.is_empty() { Vec::new() } else { points.map(point).collect() }
 }
 
-/// What is measured of a part of the flows.
+/// Figures of a subset of the flows.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct FlowFigures {
-    /// How many there are.
+    /// Number of flows.
     pub flows: u64,
     /// Completion time over ideal time.
     pub slowdown: Spread,
-    /// Completion times, microseconds.
+    /// Completion times in microseconds.
     pub fct_us: Spread,
-    /// Completion times of those of one packet.
+    /// Completion times of the flows of one packet, in microseconds.
     pub single_packet_fct_us: Option<Spread>,
 }
 
 impl FlowFigures {
-    /// Those of `flows`; `None` when there are none. A single packet holds `packet` bytes.
+    /// Returns the figures of `flows`; `None` when there are none. A full packet has `packet` bytes.
     pub(super) fn of<'f>(flows: impl Iterator<Item = &'f FlowRecord> + Clone, packet: u64) -> Option<Self> {
         let spread = |value: fn(&FlowRecord) -> f64| Spread::of(&mut flows.clone().map(value).collect::<Vec<_>>());
         let slowdown = spread(FlowRecord::slowdown)?;

@@ -1,4 +1,4 @@
-//! Makes the parts of a network: nodes and their ports.
+//! Creates the parts of a network: nodes and their ports.
 
 use rnic_base::{BitRate, Duration, RandomStreams};
 use rnic_engine::{Engine, EngineConfig};
@@ -20,7 +20,7 @@ use crate::topology::distance::{self, Distances};
 use crate::topology::{LinkClass, LinkPoint, Node, Topology};
 use crate::workload::WorkloadPlan;
 
-/// Makes nodes and their ports.
+/// Creates nodes and their ports.
 pub(super) struct Builder<'b> {
     plan: &'b Plan,
     streams: &'b RandomStreams,
@@ -28,9 +28,9 @@ pub(super) struct Builder<'b> {
     partition: &'b Partition,
     neighbours: Vec<Vec<(LinkPoint, LinkClass)>>,
     distances: Vec<(u32, u8)>,
-    /// By node, in the whole network: the ring of its first port, in its part.
+    /// By node of the complete network: the ring of its first port, in its part.
     first_rings: Vec<u32>,
-    /// Rings of each part.
+    /// Number of rings of each part.
     rings: Vec<usize>,
 }
 
@@ -84,7 +84,7 @@ impl<'b> Builder<'b> {
         switch
     }
 
-    /// Rates of the links up of switch `node`, in the order of its ports.
+    /// Returns the rates of the links up of switch `node`, in the order of its ports.
     fn rates_up(&self, node: Node, route: &RouteSpec) -> Vec<BitRate> {
         let up = self.neighbours[node as usize].iter().skip(route.down_ports as usize);
         up.map(|(there, class)| self.plan.link_between(*class, node, there.node).rate).collect()
@@ -139,13 +139,13 @@ impl<'b> Builder<'b> {
         node
     }
 
-    /// How slow the memory of `host` is, when it is.
+    /// Returns the slow memory parameters of `host`, when its memory is slow.
     fn slow_host(&self, host: u32) -> Option<&SlowHostPlan> {
         let name = self.topology.name(host);
         self.plan.slow_host.as_ref().filter(|slow| matches(&slow.hosts, &name))
     }
 
-    /// The least delay of any link.
+    /// Returns the shortest delay of any link.
     pub(super) fn lookahead(&self) -> Duration {
         let delays = self.topology.links.iter().map(|link| match link.class {
             LinkClass::Host => self.plan.host_links.delay,
@@ -155,8 +155,8 @@ impl<'b> Builder<'b> {
     }
 }
 
-/// The first ring of every node in its part, and how many rings each part has: hosts one after the other, switches with
-/// whole groups.
+/// Returns the first ring of every node in its part, and the number of rings of each part: hosts use consecutive rings,
+/// switches use complete groups.
 fn first_rings(topology: &Topology, partition: &Partition) -> (Vec<u32>, Vec<usize>) {
     let mut first_rings = vec![0; topology.node_count()];
     let rings = (0..partition.count()).map(|part| {

@@ -1,4 +1,4 @@
-//! Flows begin and end: queue pairs, memory, numbers.
+//! Start and end of flows: queue pairs, memory, queue pair numbers.
 
 use std::collections::VecDeque;
 
@@ -14,22 +14,23 @@ use crate::host::memory::Block;
 use crate::host::{Buffers, Host, Receiver, Sender};
 use crate::workload::{FlowSpec, Operation};
 
-/// What is kept of every flow.
+/// Data kept for every flow until the end of the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flow {
     pub(crate) start: Time,
     pub(crate) src: u32,
     pub(crate) dst: u32,
     pub(crate) bytes: u64,
-    /// When the last message was there; for reads and the like, when the answer was.
+    /// Completion time: of the last message at the receiver; for Reads and other operations without a completion at the
+    /// receiver, at the sender.
     pub(crate) done: Option<Time>,
-    /// The request that it is a part of.
+    /// Number of the request that the flow is a part of.
     pub(crate) request: Option<u32>,
-    /// Its place among those under way.
+    /// Slot among the flows in progress.
     live: u32,
 }
 
-/// What is kept of a flow while it lasts.
+/// Data kept for a flow while it is in progress.
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) flow: u32,
@@ -50,7 +51,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// A number that has not been in use for long.
+    /// Returns a number that has never been used or not for a long time.
     pub(crate) fn take(&mut self) -> Qpn {
         if self.returned.len() > NUMBERS_AT_REST
             && let Some(number) = self.returned.pop_front()
@@ -58,7 +59,7 @@ impl Numbers {
             return Qpn::new(number);
         }
         self.given += 1;
-        // 0 and 1 belong to management.
+        // 0 and 1 are reserved for management.
         Qpn::new(self.given + 1)
     }
 
@@ -67,10 +68,11 @@ impl Numbers {
     }
 }
 
-/// Numbers that rest before they are used again, so that no straggler of the old connection meets the new one.
+/// Number of released numbers that are kept unused, so that no old packet of a previous connection arrives at a new
+/// one.
 const NUMBERS_AT_REST: usize = 1 << 14;
 
-/// How many entries the queues of a queue pair have.
+/// Capacities of the queues of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct QueueSizes {
     pub(crate) sends: u32,
@@ -79,7 +81,7 @@ pub(crate) struct QueueSizes {
 }
 
 impl Simulation {
-    /// Makes the flows that start before `horizon`.
+    /// Creates the flows that start before `horizon`.
     pub(super) fn open_flows(&mut self, horizon: Time) {
         while self.source.next_start().is_some_and(|start| start < horizon) {
             let spec = self.source.take();
@@ -120,7 +122,7 @@ impl Simulation {
             src_qpn,
             dst_qpn,
             buffers,
-            // A loop that ends by the clock leaves its receiver waiting for more.
+            // At the end of a loop with a duration, the receiver still waits for more messages.
             delivered: !consumes || traffic.until.is_some(),
             acknowledged: false,
         };
@@ -129,13 +131,13 @@ impl Simulation {
         self.flows.push(Flow { start, src, dst, bytes, done: None, request, live });
     }
 
-    /// A queue pair at each of two hosts, connected and ready to send.
+    /// Creates a queue pair at each of two hosts, connected and ready to send.
     pub(super) fn connect(&mut self, now: Time, a: (u32, QueueSizes), b: (u32, QueueSizes)) -> (Qpn, Qpn) {
-        // The network decides how long a repair takes; only the stall checker gives up.
+        // The duration of a recovery depends on the network; only the stall checker ends a run.
         self.connect_as(now, [a, b], [None, None], u32::MAX)
     }
 
-    /// The same, with what the ends are in NVMe, and how often a packet is sent.
+    /// Creates a connected queue pair at each of two hosts, with their NVMe roles and the limit of retransmissions.
     pub(super) fn connect_as(
         &mut self,
         now: Time,
@@ -182,7 +184,7 @@ impl Simulation {
         (qpns[0], qpns[1])
     }
 
-    /// Heeds what nodes have told, in order of time, and ends flows that are done at both sides.
+    /// Processes the reports of nodes, in order of time, and removes flows that are done at both sides.
     pub(super) fn close_flows(&mut self) {
         self.parts.take_news(&mut self.news);
         if self.news.is_empty() {
@@ -215,7 +217,7 @@ impl Simulation {
         let ends = [(src, live.src_qpn, live.buffers[0]), (dst, live.dst_qpn, live.buffers[1])];
         let sender = self.parts.host_mut(src).sessions.remove_sender(at, live.sender, &mut self.violations);
         if sender.traffic.until.is_some() {
-            // The clock has ended it.
+            // The flow was ended by the clock, so its size is the size of the messages that completed.
             self.flows[flow as usize].bytes = sender.traffic.message_bytes * u64::from(sender.completed);
         }
         self.parts.host_mut(dst).check_target(at, &sender, &live.buffers[1], &mut self.violations);
@@ -236,7 +238,7 @@ impl Simulation {
 }
 
 impl Host {
-    /// Memory for one end of a flow, registered.
+    /// Allocates and registers memory for one end of a flow.
     pub(crate) fn make_buffers(&mut self, len: u64) -> Buffers {
         let Some(memory) = &mut self.memory else {
             let key = *self.whole_memory.get_or_insert_with(|| {
@@ -251,14 +253,14 @@ impl Host {
         Buffers { addr, key, block: Some(block) }
     }
 
-    /// Makes a block known to the engine; answers the address and key that work requests use.
+    /// Registers a block with the engine; returns the address and the key for work requests.
     pub(crate) fn register(&mut self, block: Block) -> (u64, Key) {
         let addr = ADDRESS_OFFSET + block.local;
         let region = MemoryRegion { pd: self.pd, addr, len: block.len, local: block.local, access: Access::all() };
         (addr, self.engine.objects_mut().register(region).expect("a legal region"))
     }
 
-    /// Gives memory back; false when something was written beside it.
+    /// Frees the memory; returns false when bytes outside of it were written.
     fn release_buffers(&mut self, buffers: Buffers) -> bool {
         let (Some(memory), Some(block)) = (&mut self.memory, buffers.block) else { return true };
         self.engine.objects_mut().deregister(buffers.key).expect("it was registered");
@@ -266,8 +268,9 @@ impl Host {
     }
 }
 
-/// Memory of a host whose bytes do not matter: all addresses that a flow of many large messages may use.
+/// Size of the memory region of a host whose bytes are not checked: it covers all addresses that a flow of many large
+/// messages may use.
 const WHOLE_MEMORY: u64 = 1 << 50;
 
-/// Between addresses in work requests and places in memory, so that nobody takes one for the other.
+/// Difference between addresses in work requests and offsets in memory, so that a confusion of the two is detected.
 const ADDRESS_OFFSET: u64 = 0x7000_0000_0000;

@@ -1,4 +1,4 @@
-//! Hosts that use a drive: a namespace at its host, and a connection for each client.
+//! Hosts that use a drive: creates a namespace at the drive's host, and a connection for each client.
 
 use rnic_base::limits::WORK_REQUESTS_MAX;
 use rnic_base::{Duration, RandomStreams};
@@ -11,15 +11,15 @@ use crate::host::{Buffers, Host, Load, NvmeUser, fill_drive, first_wrong_block};
 use crate::workload::WorkloadPlan;
 use crate::workload::nvme::{BLOCK_LOG2, NvmePlan};
 
-/// The namespace's number.
+/// Number of the namespace.
 const NAMESPACE: u16 = 1;
-/// How long a command may take: what hosts of NVMe have unless they are told otherwise.
+/// Timeout of a command: the default of NVMe hosts.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How often a packet is sent, at most: Falcon's own limit, where no program says otherwise.
+/// Largest number of transmissions of a packet: Falcon's default limit.
 const ATTEMPTS: u32 = 64;
 
 impl Simulation {
-    /// Makes the drive of the plan, and connects its clients, which begin at once.
+    /// Creates the drive of the plan, and connects its clients, which start immediately.
     pub(super) fn begin_nvme(&mut self) {
         let WorkloadPlan::Nvme(plan) = self.plan.workload else { return };
         let plan = NvmePlan { checked: self.plan.checked_payload, ..plan };
@@ -48,7 +48,7 @@ impl Simulation {
         let initiator =
             NvmeInitiator { namespace: NAMESPACE, block_log2: BLOCK_LOG2, reads: plan.reads, timeout: TIMEOUT };
         let roles = [Some(NvmeRole::Initiator(initiator)), Some(NvmeRole::Target(drive.namespace))];
-        // Commands end in any order, and an entry is free when those before it are.
+        // Commands complete in any order, and an entry is free only when those before it are.
         let sends = plan.depth.saturating_mul(4).min(WORK_REQUESTS_MAX);
         let sizes = |sends| QueueSizes { sends, receives: 0, sges: 1 };
         let ends = [(host, sizes(sends)), (plan.to, sizes(0))];
@@ -60,7 +60,7 @@ impl Simulation {
         self.parts.lower(host, self.now);
     }
 
-    /// Checks that the drive holds what clients have written.
+    /// Checks that the drive contains the data that clients have written.
     pub(super) fn check_drive(&mut self) {
         let (WorkloadPlan::Nvme(plan), Some(drive)) = (&self.plan.workload, &self.drive) else { return };
         let written: Vec<_> =
@@ -77,7 +77,7 @@ impl Simulation {
         }
     }
 
-    /// Returns what ends of NVMe did wrong, by the word of the other ends.
+    /// Returns the number of NVMe protocol errors that endpoints have detected in packets of their peers.
     pub(super) fn nvme_errors(&mut self) -> u64 {
         self.parts.hosts_mut().map(|host| host.engine.nvme().peer_errors()).sum()
     }
@@ -90,7 +90,7 @@ pub(crate) struct Drive {
     pub(crate) buffers: Buffers,
 }
 
-/// Makes the namespace of a drive, of registered memory of `host`.
+/// Creates the namespace of a drive, in registered memory of `host`.
 fn make_drive(host: &mut Host, plan: &NvmePlan) -> Drive {
     let buffers = host.make_buffers(plan.drive_blocks() << BLOCK_LOG2);
     host.memory_by_hand += host.memory_of_flows();

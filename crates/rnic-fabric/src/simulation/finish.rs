@@ -1,4 +1,4 @@
-//! The end of a run: what was measured, and whether anything was left behind.
+//! The end of a run: collects the results and checks for leaks.
 
 use rnic_base::{BitRate, Time};
 
@@ -15,7 +15,7 @@ use crate::workload::collective::CollectivePlan;
 use crate::workload::nvme::NvmePlan;
 
 impl Simulation {
-    /// Sums up; checks that nothing is left behind when the run has come to its end.
+    /// Collects the results; checks for leaks when no event is left.
     pub(super) fn report(&mut self) -> Report {
         let stalled = !self.violations.is_empty();
         if self.next_event() == NEVER {
@@ -63,7 +63,7 @@ impl Simulation {
         report
     }
 
-    /// The traces of all nodes, in order.
+    /// Returns the combined hash of the traces of all nodes, in order.
     pub fn trace_hash(&self) -> String {
         let mut hash = rnic_base::TraceHash::new();
         let hosts = self.parts.hosts().map(|host| host.trace);
@@ -72,8 +72,8 @@ impl Simulation {
         hash.to_string()
     }
 
-    /// Returns the hash of all completions of all hosts, in order of hosts: time, queue pair and everything that a
-    /// completion says.
+    /// Returns the hash of all completions of all hosts, in order of hosts: time, queue pair and all fields of a
+    /// completion.
     pub fn completion_hash(&self) -> String {
         let mut hash = rnic_base::TraceHash::new();
         self.parts.hosts().for_each(|host| hash.word(host.completions.value()));
@@ -92,7 +92,7 @@ impl Simulation {
         finished.map(record).collect()
     }
 
-    /// The commands that are done: the flows of hosts that use a drive.
+    /// Returns the completed commands: the flows of hosts that use a drive.
     fn commands(&self, nvme: &NvmePlan) -> Vec<FlowRecord> {
         let ideal = nvme.ideal_time();
         let of_host = |(host, src): (&Host, u32)| {
@@ -115,7 +115,7 @@ impl Simulation {
         records
     }
 
-    /// When the flows of each request were done.
+    /// Computes the completion times of requests.
     fn sum_up_requests(&self, report: &mut Report) {
         let mut requests: Vec<Option<(Time, Option<Time>)>> = Vec::new();
         for flow in &self.flows {
@@ -123,7 +123,7 @@ impl Simulation {
             if requests.len() <= index {
                 requests.resize(index + 1, None);
             }
-            // Flows are in order of their start: the first one is the start of its request.
+            // Flows are in order of their start: the first one gives the start of its request.
             let (start, end) = requests[index].unwrap_or((flow.start, Some(flow.start)));
             let end = end.zip(flow.done).map(|(end, done)| end.max(done));
             requests[index] = Some((start, end));
@@ -134,8 +134,8 @@ impl Simulation {
         report.requests_unfinished = times().filter(|(_, end)| end.is_none()).count() as u64;
     }
 
-    /// How long each collective took after the one before: until the last rank had all of it. As with flows, those that
-    /// began in the warm-up do not count.
+    /// Computes the time of each collective, from the end of the previous one until the last rank has received
+    /// everything. As with flows, collectives that started in the warm-up are not included.
     fn sum_up_collectives(&self, collective: &CollectivePlan, report: &mut Report) {
         let ranks: Vec<&[Time]> =
             self.parts.hosts().take(collective.ranks as usize).filter_map(Host::finished).collect();
@@ -213,7 +213,7 @@ impl Simulation {
         }
     }
 
-    /// When the flows begin that count in averages.
+    /// Returns the interval of start times of the flows that are included in averages.
     fn counted_time(&self) -> core::ops::Range<Time> {
         let run = &self.plan.run;
         let end = match self.plan.workload {
@@ -223,7 +223,7 @@ impl Simulation {
         Time::ZERO + run.warmup..end
     }
 
-    /// What a run shows that its plan does not: results that probably nobody meant.
+    /// Returns warnings about results that were probably not intended and that the plan alone does not show.
     fn afterthoughts(&self, report: &Report) -> Vec<String> {
         let mut found = Vec::new();
         let nothing = report.flows == 0 && report.flows_unfinished == 0;
@@ -249,14 +249,14 @@ impl Simulation {
         found
     }
 
-    /// Between the warm-up and the cooldown of a workload that ends by the clock.
+    /// Returns the time between the warm-up and the cooldown, for a workload that ends at a given time.
     pub(super) fn steady_time(&self) -> Option<(Time, Time)> {
         let (run, until) = (&self.plan.run, self.plan.workload.until()?);
         let (start, end) = (Time::ZERO + run.warmup, until - run.cooldown);
         (start < end).then_some((start, end))
     }
 
-    /// With nothing left to happen, nothing may be left anywhere.
+    /// Checks that no packet, byte, pause or other resource is left when there are no more events.
     fn check_leaks(&mut self) {
         self.check_drive();
         let nvme_errors = self.nvme_errors();
@@ -296,7 +296,7 @@ fn count_port(stats: crate::port::PortStats, report: &mut Report) {
 }
 
 impl Report {
-    /// Nothing measured yet.
+    /// Returns a report without results.
     pub(crate) fn empty() -> Self {
         Self {
             plan: String::new(),

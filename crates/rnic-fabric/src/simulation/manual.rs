@@ -1,7 +1,7 @@
-//! A simulation driven by hand: queue pairs, work and time from outside; and captures.
+//! A simulation driven by its caller, which creates queue pairs, posts work and advances time; and captures.
 //!
-//! This is how tests of semantics use the fabric: the same body that drives real sockets posts work, lets time pass and
-//! polls, here in simulated time. What is posted between two calls of [`Simulation::advance`] is posted at
+//! This is how tests of semantics use the fabric: the same program that drives real sockets posts work, advances time
+//! and polls, here in simulated time. Work posted between two calls of [`Simulation::advance`] is posted at
 //! [`Simulation::now`].
 
 use std::io::Write;
@@ -17,14 +17,14 @@ use crate::agenda::NEVER;
 use crate::host::memory::{Block, Memory};
 use crate::host::{Host, MANUAL_WORK};
 
-/// The queues of a queue pair made by hand.
+/// Queue sizes of a queue pair created by the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueuePairSpec {
     /// Entries of the send queue.
     pub sends: u32,
     /// Entries of the receive queue.
     pub receives: u32,
-    /// Scatter/gather entries of each.
+    /// Scatter/gather entries of each work request.
     pub sges: u32,
 }
 
@@ -35,7 +35,7 @@ impl From<QueuePairSpec> for QueueSizes {
 }
 
 impl Simulation {
-    /// Everything before this instant has happened.
+    /// Returns the simulated time: all events before it have been processed.
     pub fn now(&self) -> Time {
         self.now
     }
@@ -70,13 +70,14 @@ impl Simulation {
         self.parts.host_mut(host).engine.post_recv(qpn, &marked)
     }
 
-    /// The next completion of work posted by hand at `host`, and when it came.
+    /// Returns the next completion of work posted by the caller at `host`, and its time.
     pub fn poll(&mut self, host: u32) -> Option<(Time, Completion)> {
         let (at, completion) = self.parts.host_mut(host).inbox.pop_front()?;
         Some((at, Completion { wr_id: completion.wr_id & !MANUAL_WORK, ..completion }))
     }
 
-    /// Lets time pass until `until`, or, if that is earlier, until completions wait somewhere. Answers whether any do.
+    /// Advances time to `until`, or, if that is earlier, to the time at which completions are available at any host.
+    /// Returns whether any are.
     pub fn advance(&mut self, until: Time) -> bool {
         loop {
             if self.parts.hosts().any(Host::has_mail) {
@@ -91,19 +92,19 @@ impl Simulation {
         }
     }
 
-    /// Whether nothing will ever happen again unless somebody posts.
+    /// Returns whether no event is left, so that nothing happens until the caller posts work.
     pub fn is_at_rest(&self) -> bool {
         self.next_event() == NEVER
     }
 
-    /// The engine of `host`, to ask it things.
+    /// Returns the engine of `host`, for queries.
     pub fn engine(&self, host: u32) -> &Engine {
         &self.parts.host(host).engine
     }
 
-    /// Lets `act` work on the engine of `host` now: for queue pairs, completion queues and keys that are not as
-    /// [`Simulation::connect_by_hand`] makes them. Completion queues that are made so are polled so too;
-    /// [`Simulation::advance`] does not look at them.
+    /// Calls `act` with the engine of `host` and the present time: for queue pairs, completion queues and keys that
+    /// differ from those of [`Simulation::connect_by_hand`]. Completion queues created by `act` have to be polled in
+    /// the same way; [`Simulation::advance`] does not poll them.
     pub fn with_engine<T>(&mut self, host: u32, act: impl FnOnce(&mut Engine, Time) -> T) -> T {
         let node = self.parts.host_mut(host);
         let answer = act(&mut node.engine, self.now);
@@ -112,18 +113,18 @@ impl Simulation {
         answer
     }
 
-    /// The protection domain of the memory of `host`.
+    /// Returns the protection domain of the memory of `host`.
     pub fn protection_domain(&self, host: u32) -> PdId {
         self.parts.host(host).pd
     }
 
-    /// From now on no rule of the plan does anything to any packet. What is under way stays as it is.
+    /// Disables all fault rules of the plan from now on. Packets in flight are not changed.
     pub fn end_faults(&mut self) {
         self.parts.hosts_mut().for_each(|host| host.port.end_faults());
         self.parts.switches_mut().for_each(crate::switch::Switch::end_faults);
     }
 
-    /// Allocates and registers memory at `host`: where it is, and the address and key for work requests.
+    /// Allocates and registers memory at `host`; returns its block, and the address and key for work requests.
     ///
     /// # Panics
     /// When the plan's payload is not checked: then there is no memory.
@@ -137,7 +138,7 @@ impl Simulation {
         (block, addr, key.0)
     }
 
-    /// The memory of `host`.
+    /// Returns the memory of `host`.
     ///
     /// # Panics
     /// When the plan's payload is not checked.
@@ -145,10 +146,10 @@ impl Simulation {
         self.parts.host_mut(host).memory.as_mut().expect("a plan with checked payload")
     }
 
-    /// Writes every packet that a host sends to `output`, as a capture. Costs an encoding per packet.
+    /// Writes every packet that a host sends to `output`, as a capture. This requires encoding each packet.
     ///
     /// # Errors
-    /// When the beginning cannot be written.
+    /// When the header of the capture cannot be written.
     pub fn capture_to(&mut self, output: impl Write + Send + 'static) -> Result<(), CaptureError> {
         self.capture = Some(Box::new(Capture { inner: pcap::Capture::new(output)?, failed: None }));
         for host in self.parts.hosts_mut() {
@@ -157,7 +158,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Writes what was sent in this window, in order of time.
+    /// Writes the packets sent in this window, in order of time.
     pub(super) fn write_capture(&mut self) {
         let Some(capture) = &mut self.capture else { return };
         let mut sent: Vec<_> = self.parts.hosts_mut().flat_map(Host::take_captured).collect();
@@ -167,19 +168,19 @@ impl Simulation {
         }
     }
 
-    /// Why the capture could not be written, if so; it was given up then.
+    /// Returns the reason why the capture could not be written, if so; no more packets are captured then.
     pub fn capture_failure(&self) -> Option<&CaptureError> {
         self.capture.as_ref()?.failure()
     }
 }
 
-/// A capture on its way to a file.
+/// A capture that is being written to an output.
 pub struct Capture<W: Write> {
     inner: pcap::Capture<W>,
     failed: Option<CaptureError>,
 }
 
-/// A [`Capture`] whose output has been forgotten.
+/// A [`Capture`] with any type of output.
 pub(super) trait CaptureSink: Send {
     fn write(&mut self, packet: &crate::host::Captured);
     fn failure(&self) -> Option<&CaptureError>;

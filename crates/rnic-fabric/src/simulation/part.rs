@@ -1,4 +1,5 @@
-//! A part of the network: nodes, and what is under way to them. What it does in a window depends on nothing outside.
+//! A part of the network: nodes, and the packets in flight to them. The events of a window depend only on the state of
+//! the part.
 
 use rnic_base::Time;
 use rnic_engine::Hints;
@@ -8,26 +9,27 @@ use crate::host::{self, Host, News};
 use crate::network::Network;
 use crate::switch::{self, Switch};
 
-/// A part of the network, which a [`Crew`](super::Crew) has do what happens there in a window.
+/// A part of the network; a [`Crew`](super::Crew) runs its windows.
 #[derive(Debug)]
 pub struct Part {
     pub(super) hosts: Vec<Host>,
     pub(super) switches: Vec<Switch>,
     pub(super) network: Network,
-    /// What its nodes have told in this window.
+    /// Reports of its nodes about flows in this window.
     pub(super) news: Vec<News>,
-    /// What there is to do.
+    /// The window to run; `None` when it has been run.
     window: Option<Window>,
-    /// What the next hosts will need, by the last digits of their numbers.
+    /// Prefetch hints of the next hosts, by host number modulo [`EXPECTED`].
     expected: [Hints; EXPECTED],
 }
 
-/// A span of time, and how nodes are to be taken in it.
+/// A window of time, and the order in which nodes run in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
-    /// All that happens before.
+    /// End of the window: events before this time are processed.
     pub(super) horizon: Time,
-    /// There are so many connections that their state is far away when its turn comes.
+    /// True when there are so many connections that their state is not cached when a host's turn starts, so that it is
+    /// prefetched.
     pub(super) is_crowded: bool,
     pub(super) order: NodeOrder,
 }
@@ -37,17 +39,17 @@ impl Part {
         Self { hosts, switches, network, news: Vec::new(), window: None, expected: Default::default() }
     }
 
-    /// From now on there is `window` to do.
+    /// Sets the next window to run.
     pub(super) fn set_window(&mut self, window: Window) {
         self.window = Some(window);
     }
 
-    /// Whether the window has been done.
+    /// Returns whether the window has been run.
     pub(super) fn is_done(&self) -> bool {
         self.window.is_none()
     }
 
-    /// Does everything that happens in the window.
+    /// Processes all events in the window.
     pub fn run(&mut self) {
         let Some(window) = self.window.take() else { return };
         let Window { horizon, is_crowded, order } = window;
@@ -78,7 +80,7 @@ impl Part {
         self.network.agenda.settle(block);
     }
 
-    /// Has what the next nodes need brought near. Turn 0 is [`host::STEPS`] turns before that of the first node.
+    /// Prefetches the state of the next nodes. Turn 0 is [`host::STEPS`] turns before that of the first node.
     fn look_ahead(&mut self, turn: u32, horizon: Time) {
         let node = |steps: u32| (turn + steps).checked_sub(host::STEPS).map(|node| node as usize);
         for (steps, index) in (1..=host::STEPS).filter_map(|steps| Some((steps, node(steps)?))) {
@@ -112,7 +114,7 @@ impl Part {
     }
 }
 
-/// More than the steps in which a host is looked at.
+/// Number of hosts with prefetch hints: more than the number of prefetch steps of a host.
 const EXPECTED: usize = 16;
 
 const _: () = assert!(EXPECTED > host::STEPS as usize);

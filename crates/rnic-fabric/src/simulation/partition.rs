@@ -1,13 +1,13 @@
-//! Which part of the network every node belongs to.
+//! Assignment of nodes to the parts of the network.
 //!
-//! Hosts are cut into runs of equal length, or one more. A switch goes where most of its neighbours are, lowest tier
-//! first: edge switches to their hosts, aggregation switches to their pod. Where that leaves a choice, as for core
-//! switches, they go to the part that has been given the fewest of their tier. So what crosses from part to part is
-//! what leaves a pod.
+//! Hosts are divided into consecutive ranges of equal length, or one more. A switch is assigned to the part of most of
+//! its neighbours, lowest tier first: edge switches to their hosts, aggregation switches to their pod. When several
+//! parts have as many neighbours, as for core switches, it is assigned to the one with the fewest switches of their
+//! tier. So the traffic between parts is the traffic that leaves a pod.
 
 use crate::topology::{Node, Topology};
 
-/// Where a node is: in which part, and under which number there. Hosts come first, as in the whole network.
+/// Position of a node: its part, and its number in the part. Hosts have the first numbers, as in the complete network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     pub(super) part: u16,
@@ -17,14 +17,14 @@ pub(super) struct Place {
 /// The parts of a network.
 #[derive(Debug)]
 pub(super) struct Partition {
-    /// By node.
+    /// By node: its position.
     places: Vec<Place>,
     /// The nodes of each part, hosts first.
     parts: Vec<Vec<Node>>,
 }
 
 impl Partition {
-    /// Cuts `topology` into `parts`: one at least, one for each host or [`PARTS_MAX`] at most.
+    /// Divides `topology` into `parts`: at least one; at most one for each host, and [`PARTS_MAX`].
     pub(super) fn new(topology: &Topology, parts: usize) -> Self {
         let count = parts.clamp(1, (topology.hosts as usize).min(PARTS_MAX));
         let part_of = parts_of_nodes(topology, count);
@@ -46,25 +46,25 @@ impl Partition {
         self.places[node as usize]
     }
 
-    /// The nodes of `part`, in the order of their numbers there.
+    /// Returns the nodes of `part`, in the order of their numbers there.
     pub(super) fn nodes(&self, part: usize) -> &[Node] {
         &self.parts[part]
     }
 
-    /// The places of all nodes, hosts first.
+    /// Returns the positions of all nodes, hosts first.
     pub(super) fn places(&self) -> &[Place] {
         &self.places
     }
 }
 
-/// The part of every node.
+/// Returns the part of every node.
 fn parts_of_nodes(topology: &Topology, count: usize) -> Vec<u16> {
     let neighbours = topology.neighbours();
     let mut part_of: Vec<Option<u16>> = vec![None; topology.node_count()];
     let hosts = topology.hosts as usize;
     (0..hosts).for_each(|host| part_of[host] = Some((host * count / hosts) as u16));
     loop {
-        // A tier: the switches next to nodes that have a part.
+        // A tier: the switches that are neighbours of nodes that have a part.
         let links_to = |node: usize| {
             let mut links = vec![0u32; count];
             let parts = neighbours[node].iter().filter_map(|(there, _)| part_of[there.node as usize]);
@@ -88,7 +88,7 @@ fn parts_of_nodes(topology: &Topology, count: usize) -> Vec<u16> {
     part_of.into_iter().map(|part| part.unwrap_or(0)).collect()
 }
 
-/// Every window looks at what goes from each part to each other.
+/// Largest number of parts: in every window the packets between each pair of parts are moved.
 const PARTS_MAX: usize = 64;
 
 #[cfg(test)]

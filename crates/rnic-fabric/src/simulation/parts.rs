@@ -1,4 +1,4 @@
-//! All parts of a network: a window for each, and nodes by their number in the whole network.
+//! All parts of a network: runs a window in each, and finds nodes by their number in the complete network.
 
 use rnic_base::Time;
 
@@ -7,7 +7,7 @@ use super::partition::{Partition, Place};
 use crate::host::{Host, News};
 use crate::switch::Switch;
 
-/// Who has the parts of a network do their windows. The fabric starts no thread: its caller may bring some.
+/// Runs the windows of the parts of a network. The fabric starts no threads: its caller may provide them.
 ///
 /// # Examples
 /// ```
@@ -22,12 +22,12 @@ use crate::switch::Switch;
 /// }
 /// ```
 pub trait Crew: Send {
-    /// Calls [`Part::run`] once for each of `parts`, in any order or all at once, and comes back when all are done.
-    /// They stay in their places.
+    /// Calls [`Part::run`] once for each of `parts`, in any order or concurrently, and returns when all are done. The
+    /// order of `parts` must not be changed.
     fn run(&mut self, parts: &mut [Part]);
 }
 
-/// One part after the other.
+/// Runs one part after the other.
 #[derive(Debug)]
 struct Alone;
 
@@ -37,18 +37,18 @@ impl Crew for Alone {
     }
 }
 
-/// The parts of a network, and which node is where.
+/// The parts of a network, and the positions of the nodes in them.
 pub(super) struct Parts {
     parts: Vec<Part>,
-    /// Where each host is: its part, and its index there.
+    /// For each host: its part, and its index there.
     hosts: Vec<(usize, usize)>,
-    /// The same of each switch.
+    /// For each switch: its part, and its index there.
     switches: Vec<(usize, usize)>,
     crew: Box<dyn Crew>,
 }
 
 impl Parts {
-    /// `parts` are cut as `partition` says.
+    /// Collects `parts`, which were created as `partition` defines.
     pub(super) fn new(parts: Vec<Part>, partition: &Partition) -> Self {
         let (hosts, switches) = partition.places().split_at(parts.iter().map(|part| part.hosts.len()).sum());
         let host = |place: &Place| (usize::from(place.part), place.node as usize);
@@ -60,22 +60,22 @@ impl Parts {
         Self { parts, hosts, switches, crew: Box::new(Alone) }
     }
 
-    /// From now on `crew` has them run.
+    /// Makes `crew` run the parts.
     pub(super) fn set_crew(&mut self, crew: Box<dyn Crew>) {
         self.crew = crew;
     }
 
-    /// How many there are.
+    /// Returns the number of parts.
     pub(super) fn count(&self) -> usize {
         self.parts.len()
     }
 
-    /// The earliest event of any node.
+    /// Returns the time of the earliest event of any node.
     pub(super) fn earliest(&self) -> Time {
         self.parts.iter().map(|part| part.network.earliest()).min().expect("there is a part")
     }
 
-    /// Does everything before the horizon of `window`, and hands over what goes from part to part.
+    /// Processes all events before the horizon of `window`, and moves packets from part to part.
     pub(super) fn run(&mut self, window: Window) {
         self.parts.iter_mut().for_each(|part| part.set_window(window));
         match &mut self.parts[..] {
@@ -94,22 +94,22 @@ impl Parts {
         }
     }
 
-    /// Moves what nodes have told to the end of `news`.
+    /// Appends the reports of nodes to `news`.
     pub(super) fn take_news(&mut self, news: &mut Vec<News>) {
         self.parts.iter_mut().for_each(|part| news.append(&mut part.news));
     }
 
-    /// Packets under way now.
+    /// Returns the number of packets in flight.
     pub(super) fn live(&self) -> usize {
         self.parts.iter().map(|part| part.network.live()).sum()
     }
 
-    /// Entries on links now.
+    /// Returns the number of entries on links.
     pub(super) fn on_links(&self) -> usize {
         self.parts.iter().map(|part| part.network.on_links()).sum()
     }
 
-    /// How many hosts there are.
+    /// Returns the number of hosts.
     pub(super) fn host_count(&self) -> usize {
         self.hosts.len()
     }
@@ -124,18 +124,18 @@ impl Parts {
         &mut self.parts[part].hosts[index]
     }
 
-    /// `host` has something to do at `time`, perhaps earlier than what it had before.
+    /// Registers an event of `host` at `time`, which may be earlier than its present next event.
     pub(super) fn lower(&mut self, host: u32, time: Time) {
         let (part, index) = self.hosts[host as usize];
         self.parts[part].network.agenda.lower(index as u32, time);
     }
 
-    /// All hosts, in order.
+    /// Returns all hosts, in order.
     pub(super) fn hosts(&self) -> impl Iterator<Item = &Host> {
         self.parts.iter().flat_map(|part| &part.hosts)
     }
 
-    /// All hosts, in order.
+    /// Returns all hosts, in order, with mutable access.
     pub(super) fn hosts_mut(&mut self) -> impl Iterator<Item = &mut Host> {
         self.parts.iter_mut().flat_map(|part| &mut part.hosts)
     }
@@ -145,17 +145,17 @@ impl Parts {
         &self.parts[part].switches[index]
     }
 
-    /// All switches, in order.
+    /// Returns all switches, in order.
     pub(super) fn switches(&self) -> impl Iterator<Item = &Switch> {
         (0..self.switches.len()).map(|switch| self.switch(switch))
     }
 
-    /// All switches, part by part.
+    /// Returns all switches, part by part, with mutable access.
     pub(super) fn switches_mut(&mut self) -> impl Iterator<Item = &mut Switch> {
         self.parts.iter_mut().flat_map(|part| &mut part.switches)
     }
 
-    /// One part, to plant something.
+    /// Returns one part, so that a test can insert an error.
     #[cfg(test)]
     pub(super) fn part_mut(&mut self, part: usize) -> &mut Part {
         &mut self.parts[part]

@@ -1,5 +1,5 @@
-//! Takes the measure of hosts, slice by slice: what arrived is counted by the hosts ([`Meter`]), what waited for them
-//! is measured at the end of each slice, between windows.
+//! Measures hosts per time slice: received bytes are counted by the hosts ([`Meter`]), the bytes that waited for them
+//! are measured at the end of each slice, between windows.
 //!
 //! [`Meter`]: crate::host::Meter
 
@@ -9,28 +9,28 @@ use super::Simulation;
 use crate::report::{HostSlices, Slices};
 use crate::topology::{LinkPoint, Topology};
 
-/// What has been measured, and what it is measured by.
+/// The measurements, and the state needed to continue them.
 #[derive(Debug)]
 pub(super) struct Slicer {
     slice: Duration,
-    /// When the slice that runs now is over.
+    /// End of the current slice.
     end: Time,
     hosts: Vec<HostSlicer>,
 }
 
-/// One host's queue. Sums grow all through the run; a slice has what they grow by.
+/// Measurement of one host's queue. Sums grow during the complete run; the value of a slice is the increase.
 #[derive(Debug)]
 struct HostSlicer {
     name: String,
-    /// Its place at its switch, if it has one: which switch, and which output.
+    /// Index of the switch and of its output to the host, when the host has a switch.
     output: Option<(usize, usize)>,
-    /// The sum at the end of the last slice: bytes times picoseconds in the switch.
+    /// The sum at the end of the last slice: bytes in the switch times picoseconds.
     before: u128,
     queue_mean_bytes: Vec<f64>,
 }
 
 impl Slicer {
-    /// For slices of `slice`; above zero.
+    /// Creates a slicer for slices of length `slice`, above zero.
     pub(super) fn new(slice: Duration, topology: &Topology) -> Self {
         let neighbours = topology.neighbours();
         let host = |host: u32| {
@@ -44,7 +44,7 @@ impl Slicer {
 }
 
 impl Simulation {
-    /// Ends the slices whose time is over at `until`, before which everything has happened.
+    /// Completes the slices that end at or before `until`; all events before it have been processed.
     pub(super) fn cut_slices(&mut self, until: Time) {
         let Some(mut slicer) = self.slicer.take() else { return };
         while slicer.end <= until {
@@ -54,7 +54,7 @@ impl Simulation {
         self.slicer = Some(slicer);
     }
 
-    /// What the slices were, where the plan asks for it.
+    /// Returns the slices, when the plan has them.
     pub(super) fn slices(&self) -> Option<Slices> {
         let slicer = self.slicer.as_deref()?;
         let of_host = |(host, number): (&HostSlicer, u32)| {
@@ -69,7 +69,7 @@ impl Simulation {
     }
 
     fn measure_slice(&self, slicer: &mut Slicer) {
-        // The last window may have gone beyond it.
+        // The last window may extend beyond the end of the slice.
         let now = slicer.end.max(self.now);
         for host in &mut slicer.hosts {
             let waited = host.output.map_or(0, |(switch, output)| self.parts.switch(switch).waited(output, now));

@@ -1,4 +1,4 @@
-//! No deadlock, no standstill.
+//! Detection of deadlocks and stalls.
 
 use core::fmt::Write;
 
@@ -7,7 +7,7 @@ use rnic_base::{Duration, Time};
 use super::Simulation;
 use super::connect::{Flow, Live};
 
-/// Notices when nothing useful happens any more.
+/// Detects that no useful packet arrives any more.
 #[derive(Debug)]
 pub(super) struct Watch {
     patience: Duration,
@@ -27,8 +27,8 @@ impl Watch {
 }
 
 impl Simulation {
-    /// Whether no packet was of use since the last look although there were flows all the time; then the violation is
-    /// noted.
+    /// Returns whether no useful packet was received since the last check although flows were waiting all the time;
+    /// records the violation then.
     pub(super) fn has_stalled(&mut self) -> bool {
         let useful: u64 = self.parts.hosts().map(|host| host.stats.useful).sum();
         let since = self.watch.next - self.watch.patience;
@@ -47,7 +47,7 @@ impl Simulation {
         true
     }
 
-    /// Which flows are not done, and what they wait for: first those that have posted something.
+    /// Describes the flows that are not complete and their state: first those that have posted messages.
     pub(super) fn describe_stuck(&self) -> String {
         let has_posted = |live: &&Live| {
             let sender = self.parts.host(self.flows[live.flow as usize].src).sessions.sender(live.sender);
@@ -82,5 +82,5 @@ impl Simulation {
     }
 }
 
-/// Flows that a message describes: the others are like them.
+/// Number of flows that a message describes; the others are usually in the same state.
 const STUCK_SHOWN: usize = 5;

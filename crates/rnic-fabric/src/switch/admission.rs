@@ -1,16 +1,16 @@
-//! Is there room for a packet, and must its sender be silenced?
+//! Decides whether a switch has buffer space for a packet, and whether its sender must be paused.
 //!
 //! Two models (a figure may use only the one its paper used):
 //!
 //! * *input-queued* (IRN section 4.1): every input port has a buffer of its own. PFC: above the threshold the neighbour
-//!   at that port is paused, at two full packets below it is let go on.
-//! * *shared-buffer*: one buffer for all, whose use by any one queue is bounded by a dynamic threshold `alpha * free`
-//!   (Choudhury and Hahne, IEEE/ACM ToN 1998). Without PFC the queue is that of the output, and what exceeds the
-//!   threshold is dropped. With PFC it is the input that is counted, what exceeds the threshold pauses the neighbour,
-//!   and what still comes in goes to a headroom that is set aside for each port.
+//!   at that port is paused, at two full packets below it is resumed.
+//! * *shared-buffer*: one buffer for all ports; its use by any one queue is limited by a dynamic threshold `alpha *
+//!   free` (Choudhury and Hahne, IEEE/ACM ToN 1998). Without PFC the threshold applies to the queue of the output, and
+//!   packets beyond it are dropped. With PFC it applies to the bytes of the input: beyond the threshold the neighbour
+//!   is paused, and packets that still arrive are stored in a headroom that is reserved for each port.
 //!
-//! A packet occupies its buffer from the arrival of its last bit until its sending begins; one that can be sent at once
-//! occupies nothing.
+//! A packet occupies its buffer from the arrival of its last bit until its transmission starts; a packet that can be
+//! sent immediately occupies no buffer.
 
 /// The buffers of a switch.
 #[derive(Debug)]
@@ -41,35 +41,36 @@ impl Alpha {
     }
 }
 
-/// What an input port holds.
+/// Bytes stored for an input port.
 #[derive(Clone, Copy, Debug, Default)]
 struct Input {
     bytes: u64,
-    /// Of these, in the headroom (shared-buffer model).
+    /// Number of these bytes in the headroom (shared-buffer model).
     in_headroom: u64,
-    /// The neighbour has been told to stop.
+    /// True while the neighbour is paused.
     stopped: bool,
 }
 
-/// When neighbours are stopped.
+/// Thresholds for pausing neighbours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Pfc {
-    /// Input-queued: stop above so many bytes. Shared-buffer: the threshold is dynamic and this is unused.
+    /// Input-queued: number of bytes above which the neighbour is paused. Unused with a shared buffer, where the
+    /// threshold is dynamic.
     pub(super) threshold: u64,
-    /// Go on at so many bytes below the threshold.
+    /// Number of bytes below the threshold at which the neighbour is resumed.
     pub(super) hysteresis: u64,
-    /// Bytes kept for each port beyond the threshold.
+    /// Bytes reserved for each port beyond the threshold.
     pub(super) headroom: u64,
 }
 
-/// What to tell the neighbour.
+/// The signal to send to the neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Signal {
-    /// Nothing new.
+    /// No signal.
     None,
-    /// Stop.
+    /// Pause.
     Stop,
-    /// Go on.
+    /// Resume.
     Go,
 }
 
@@ -78,14 +79,15 @@ impl Admission {
         Self { model: Model::PerInput { capacity }, pfc, inputs: vec![Input::default(); ports] }
     }
 
-    /// `capacity` includes the headroom of all ports.
+    /// Creates the buffers of the shared-buffer model; `capacity` includes the headroom of all ports.
     pub(super) fn shared(ports: usize, capacity: u64, alpha: Alpha, pfc: Option<Pfc>) -> Self {
         let set_aside = pfc.map_or(0, |pfc| pfc.headroom * ports as u64);
         let model = Model::Shared { capacity: capacity.saturating_sub(set_aside), used: 0, alpha };
         Self { model, pfc, inputs: vec![Input::default(); ports] }
     }
 
-    /// Takes `len` bytes from `input` for an output that has `output_bytes` waiting; false when there is no room.
+    /// Stores `len` bytes from `input` for an output that has `output_bytes` waiting; returns false when there is no
+    /// space.
     #[inline]
     pub(super) fn take(&mut self, input: usize, len: u64, output_bytes: u64) -> bool {
         let state = &mut self.inputs[input];
@@ -118,7 +120,7 @@ impl Admission {
         true
     }
 
-    /// After `len` bytes were taken from `input`, or did not fit: whether its neighbour must stop.
+    /// Returns whether the neighbour at `input` must be paused, after bytes from `input` were stored or dropped.
     #[inline]
     pub(super) fn after_taking(&mut self, input: usize) -> Signal {
         let Some(pfc) = &self.pfc else { return Signal::None };
@@ -131,7 +133,7 @@ impl Admission {
         Signal::Stop
     }
 
-    /// Gives back `len` bytes of `input`; whether its neighbour may go on.
+    /// Frees `len` bytes of `input`; returns whether its neighbour may resume.
     #[inline]
     pub(super) fn give_back(&mut self, input: usize, len: u64) -> Signal {
         let state = &mut self.inputs[input];
@@ -153,12 +155,12 @@ impl Admission {
         Signal::Go
     }
 
-    /// Bytes that `input` holds.
+    /// Returns the number of bytes stored for `input`.
     pub(super) fn held(&self, input: usize) -> u64 {
         self.inputs[input].bytes
     }
 
-    /// Whether the neighbour at `input` has been told to stop.
+    /// Returns whether the neighbour at `input` is paused.
     pub(super) fn is_stopped(&self, input: usize) -> bool {
         self.inputs[input].stopped
     }

@@ -1,19 +1,20 @@
-//! What a switch will need, brought near while other nodes have their turn: as for hosts
-//! ([`crate::host`]'s own), with fewer steps.
+//! Prefetches the data that a switch will need while other nodes have their scheduling turns: as for hosts (see
+//! [`crate::host`]), with fewer steps.
 
 use rnic_base::{near_at, near_whole};
 
 use super::Switch;
 use crate::network::Network;
 
-/// Turns of other nodes before its own in which a switch is looked at.
+/// Number of turns of other nodes before its own at which prefetching for a switch starts.
 pub(crate) const STEPS: u32 = 3;
 
-/// Packets that come in at a port which are looked at: what a 100 Gbit/s link carries in a microsecond, and one more.
+/// Number of arriving packets per port that are prefetched: the packets that a 100 Gbit/s link carries in a
+/// microsecond, and one more.
 const ARRIVING: u32 = 4;
 
 impl Switch {
-    /// Has what it needs brought near, when `turns` others come before it.
+    /// Prefetches data that the switch needs, when `turns` other nodes are scheduled before it.
     #[inline]
     pub(crate) fn look_ahead(&self, turns: u32, network: &Network) {
         let rings = self.first_ring..self.first_ring + self.ports.len() as u32;

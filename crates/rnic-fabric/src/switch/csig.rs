@@ -1,13 +1,12 @@
-//! Congestion signals in packets (CSIG): what a switch writes into those that wait.
+//! Congestion signals in packets (CSIG): tags that a switch writes into waiting packets.
 //!
 //! Source: draft-ravi-ippm-csig-01, its signal max(PD); format and quantisation are [`Csig`](rnic_base::Csig)'s.
 //!
-//! Choices: a hop's delay is the wait in its queue, without the time on the wire, and is what the queue foretells when
-//! the packet enters it: the frames that the output still has to send, each with its preamble and the gap behind it,
-//! at the rate that its link has at that time. A pause that the packet will meet is not foreseen. So the tag of a
-//! packet that does not wait need not be read: nothing that it carries could be replaced. Switches are numbered as the
-//! topology numbers them. Acknowledgements carry a tag, since all frames of a host do, and no switch writes into it:
-//! what they meet says nothing about the way of the data.
+//! Choices: the delay of a hop is the wait in its queue, without the time on the wire, and is predicted from the queue
+//! when the packet enters it: the frames that the output still has to send, each with its preamble and the gap behind
+//! it, at the present rate of its link. Later pauses are not predicted. So the tag of a packet that does not wait need
+//! not be read: its value could not be replaced. Switches are numbered as in the topology. Acknowledgements carry a
+//! tag, since all frames of a host do, but no switch writes into it: their delay is not that of the data's path.
 
 use rnic_base::Time;
 
@@ -16,22 +15,23 @@ use crate::entry::{Entry, Flags};
 use crate::network::Network;
 use crate::port::Port;
 
-/// Bytes of a tag in a frame.
+/// Length of a tag in a frame, in bytes.
 pub(crate) const TAG_LEN: u32 = 4;
 
-/// The signal of one switch.
+/// The CSIG signal of one switch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
     locator: u32,
 }
 
 impl Stamp {
-    /// That of switch number `locator`.
+    /// Creates the signal of switch number `locator`.
     pub(super) fn new(locator: u32) -> Self {
         Self { locator }
     }
 
-    /// Writes into the packet of `entry`, which begins to wait for `port` now behind what waits for `output` already.
+    /// Updates the tag of the packet of `entry`, which starts to wait for `port` now, behind the packets that wait for
+    /// `output` already.
     pub(super) fn write(self, now: Time, entry: &Entry, output: &Output, port: &Port, network: &mut Network) {
         if entry.has(Flags::FALCON) && !entry.has(Flags::ACK) {
             let delay = port.delay_behind(now, output.packets, output.bytes);

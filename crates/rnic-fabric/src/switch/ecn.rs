@@ -1,16 +1,16 @@
 //! Marking by queue depth (RED with instantaneous depth).
 //!
 //! Source: DCQCN (SIGCOMM'15) section 3.1: below `kmin` never, above `kmax` always, in between with a probability that
-//! rises from zero to `pmax`. The depth is that of the output's queue with the packet in it: the paper marks at the
+//! rises from zero to `pmax`. The depth is that of the output's queue including the packet: the paper marks at the
 //! egress queue. Acknowledgements are not marked: they are not ECN-capable here.
 //!
-//! A switch whose packets wait at their inputs (IRN section 4.1) has no such queue. The sum of what waits for an output
-//! stands for it; an input that knows its own buffer alone could go by its virtual queue for that output, or by its
-//! buffer. No source says what IRN's simulator does, so all three are there ([`MarkDepth`]).
+//! A switch whose packets wait at their inputs (IRN section 4.1) has no such queue. The sum of the packets that wait
+//! for an output replaces it; an input that knows only its own buffer could use its virtual queue for that output, or
+//! its buffer. No source describes what IRN's simulator does, so all three are implemented ([`MarkDepth`]).
 
 use rnic_base::RandomStream;
 
-/// The marking rule of a switch, with its own random numbers.
+/// The marking rule of a switch, with a random stream of its own.
 #[derive(Debug)]
 pub(super) struct Marker {
     kmin: u64,
@@ -19,39 +19,39 @@ pub(super) struct Marker {
     pmax: u64,
     stream: RandomStream,
     depth: MarkDepth,
-    /// Bytes in each virtual queue (`output * ports + input`), when it is those that count.
+    /// Bytes in each virtual queue (`output * ports + input`), when virtual queues are measured.
     virtual_queues: Box<[u64]>,
     ports: usize,
     pub(super) marked: u64,
 }
 
-/// Whose depth decides about marks.
+/// The depth that decides about marks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MarkDepth {
-    /// All that waits for the output.
+    /// All bytes that wait for the output.
     #[default]
     Output,
-    /// Of that, what came in at the same port.
+    /// Of those, the bytes that arrived at the same port.
     VirtualQueue,
-    /// All that waits in the buffer of the port at which the packet came in.
+    /// All bytes in the buffer of the port at which the packet arrived.
     Input,
 }
 
-/// When switches mark packets.
+/// Thresholds of marking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EcnPlan {
-    /// Bytes up to which nothing is marked.
+    /// Depth in bytes up to which no packet is marked.
     pub kmin: u64,
-    /// Bytes above which everything is marked.
+    /// Depth in bytes above which every packet is marked.
     pub kmax: u64,
-    /// The probability just below `kmax`.
+    /// Marking probability just below `kmax`.
     pub pmax: rnic_base::Probability,
-    /// What is measured.
+    /// The depth that is measured.
     pub depth: MarkDepth,
 }
 
 impl Marker {
-    /// For a switch with `ports` ports.
+    /// Creates the rule of a switch with `ports` ports.
     pub(super) fn new(plan: &EcnPlan, ports: usize, stream: RandomStream) -> Self {
         let pmax = (plan.pmax.as_f64() * (1u64 << 32) as f64) as u64;
         let EcnPlan { kmin, kmax, depth, .. } = *plan;
@@ -60,8 +60,8 @@ impl Marker {
         Self { kmin, kmax, pmax, stream, depth, virtual_queues, ports, marked: 0 }
     }
 
-    /// `len` bytes from `input` begin to wait for `output`: how deep the queue that counts is with them. `waiting`
-    /// bytes wait for the output already, `held` are in the input's buffer, them included.
+    /// Records that `len` bytes from `input` start to wait for `output`; returns the measured depth including them.
+    /// `waiting` bytes wait for the output already; `held` bytes are in the input's buffer, including the new ones.
     #[inline]
     pub(super) fn enters(&mut self, output: usize, input: usize, len: u64, waiting: u64, held: u64) -> u64 {
         match self.depth {
@@ -75,7 +75,7 @@ impl Marker {
         }
     }
 
-    /// `len` bytes from `input` wait for `output` no longer.
+    /// Records that `len` bytes from `input` no longer wait for `output`.
     #[inline]
     pub(super) fn leaves(&mut self, output: usize, input: usize, len: u64) {
         if self.depth == MarkDepth::VirtualQueue {
@@ -83,14 +83,14 @@ impl Marker {
         }
     }
 
-    /// Whether a packet that makes the queue `depth` bytes deep is marked.
+    /// Returns whether a packet that makes the queue `depth` bytes deep is marked.
     #[inline]
     pub(super) fn marks(&mut self, depth: u64) -> bool {
         if depth <= self.kmin {
             return false;
         }
         let marks = depth > self.kmax || {
-            // Below 2^32 * (depth - kmin) / (kmax - kmin) * pmax of 2^32 values.
+            // Marked for 2^32 * (depth - kmin) / (kmax - kmin) * pmax of the 2^32 random values.
             let share = u128::from(self.pmax) * u128::from(depth - self.kmin) / u128::from(self.kmax - self.kmin);
             u128::from(self.stream.bits() >> 32) < share
         };

@@ -1,9 +1,9 @@
-//! What waits in a switch: for every output a queue per input (virtual output queues, served round robin), or one
+//! Packets waiting in a switch: for every output a queue per input (virtual output queues, served round robin), or one
 //! queue.
 //!
 //! Source: IRN (SIGCOMM'18) section 4.1: "all switches in our simulation are input-queued with virtual output ports,
-//! that are scheduled using round-robin". As there, an input may feed several outputs at once: what is limited is its
-//! buffer, not the bandwidth of its memory. With one source per output this is a plain output queue.
+//! that are scheduled using round-robin". As there, an input may feed several outputs at the same time: its buffer is
+//! limited, but not the bandwidth of its memory. With one source per output this is a plain output queue.
 
 use rnic_base::{Time, near_at, near_whole_at};
 
@@ -12,22 +12,22 @@ use crate::entry::{Entry, Flags};
 /// All queues of a switch.
 #[derive(Debug)]
 pub(super) struct Queues {
-    /// Pieces of queues, and free ones.
+    /// Pieces of queues, and free pieces.
     pool: Vec<Piece>,
     free: u32,
     /// `lists[output * sources + source]`.
     lists: Vec<List>,
-    /// A bit for every source of an output that has something: `words` words an output.
+    /// One bit for every source of an output, set when the source has packets: `words` machine words per output.
     waiting: Vec<u64>,
     outputs: Vec<Output>,
-    /// By output.
+    /// By output: the next packet.
     upcoming: Vec<Upcoming>,
     sources: usize,
     words: usize,
 }
 
-/// Some entries that follow each other, in two cache lines. What waits long is far away when its turn comes; so it
-/// comes back in pieces, and ahead of time.
+/// Several consecutive entries, in two cache lines. Entries that wait for a long time leave the cache before they are
+/// sent; so they are prefetched in pieces.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(128))]
 struct Piece {
@@ -35,7 +35,7 @@ struct Piece {
     next: u32,
 }
 
-/// What an output sends next, when something waits: from which source, and from which piece.
+/// Source and piece of the packet that an output sends next, when packets wait.
 #[derive(Clone, Copy, Debug)]
 struct Upcoming {
     source: u32,
@@ -46,34 +46,34 @@ const PIECE: usize = 5;
 
 const _: () = assert!(size_of::<Piece>() == 128);
 
-/// Entries in order of arrival.
+/// A queue of entries in order of arrival.
 #[derive(Clone, Copy, Debug)]
 struct List {
-    /// The first piece, or nothing; and the last.
+    /// The first piece, or [`NOTHING`]; and the last piece.
     head: u32,
     tail: u32,
-    /// Where in the first piece the first entry is, and where in the last one there is room.
+    /// Position of the first entry in the first piece, and of the first free entry in the last piece.
     head_place: u16,
     tail_place: u16,
 }
 
-/// The sum of an output's queues.
+/// Totals over the queues of an output.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Output {
     pub(super) bytes: u64,
     pub(super) packets: u32,
     last_served: u32,
-    /// The most bytes there have been.
+    /// Largest number of bytes that waited.
     pub(super) most_bytes: u64,
     changed: Time,
-    /// Bytes times picoseconds: the integral of the depth.
+    /// Integral of the depth over time, in bytes times picoseconds.
     pub(super) byte_time: u128,
 }
 
 const NOTHING: u32 = u32::MAX;
 
 impl Queues {
-    /// Queues of a switch with `ports` ports; virtual output queues when `per_input`.
+    /// Creates the queues of a switch with `ports` ports; virtual output queues when `per_input`.
     pub(super) fn new(ports: usize, per_input: bool) -> Self {
         let sources = if per_input { ports } else { 1 };
         let words = sources.div_ceil(64);
@@ -99,12 +99,12 @@ impl Queues {
         self.outputs[output].packets == 0
     }
 
-    /// Bytes that wait in all queues.
+    /// Returns the number of bytes that wait in all queues.
     pub(super) fn bytes(&self) -> u64 {
         self.outputs.iter().map(|output| output.bytes).sum()
     }
 
-    /// Puts `entry`, which came in at `input`, at the end of its queue.
+    /// Appends `entry`, which arrived at `input`, to its queue.
     #[inline]
     pub(super) fn push(&mut self, now: Time, output: usize, input: usize, entry: Entry) {
         let source = if self.sources == 1 { 0 } else { input };
@@ -131,10 +131,10 @@ impl Queues {
         self.lists[list].tail_place += 1;
     }
 
-    /// Takes the entry that `output` sends next: the oldest one of the next source in turn.
+    /// Removes the entry that `output` sends next: the oldest one of the next source in round-robin order.
     ///
     /// # Panics
-    /// When nothing waits.
+    /// When no packet waits.
     #[inline]
     pub(super) fn pop(&mut self, now: Time, output: usize) -> Entry {
         assert!(!self.is_empty(output), "nothing waits for output {output}");
@@ -162,7 +162,8 @@ impl Queues {
         entry
     }
 
-    /// `source` of `output` has something again, which begins with `piece`: it may be its turn next.
+    /// Records that `source` of `output` has packets again, starting with `piece`: it may be the next one in
+    /// round-robin order.
     #[inline]
     fn announce(&mut self, output: usize, source: usize, piece: u32) {
         let Output { packets, last_served, .. } = self.outputs[output];
@@ -176,7 +177,8 @@ impl Queues {
         }
     }
 
-    /// Finds out what `output` sends next, as long as no other source comes before it, and has it brought near.
+    /// Determines and prefetches the packet that `output` sends next, unless another source becomes the next one
+    /// before.
     #[inline]
     fn foresee(&mut self, output: usize) {
         if self.is_empty(output) {
@@ -188,7 +190,7 @@ impl Queues {
         self.upcoming[output] = Upcoming { source: source as u32, piece };
     }
 
-    /// Has what outputs do next brought near.
+    /// Prefetches the state that determines which packet each output sends next.
     #[inline]
     pub(super) fn touch(&self) {
         (0..self.upcoming.len()).step_by(8).for_each(|output| near_at(&self.upcoming, output));
@@ -196,13 +198,13 @@ impl Queues {
         (0..self.waiting.len()).step_by(8).for_each(|word| near_at(&self.waiting, word));
     }
 
-    /// And then what they send next.
+    /// Prefetches the packets that outputs send next, after [`Queues::touch`].
     #[inline]
     pub(super) fn touch_upcoming(&self) {
         self.upcoming.iter().for_each(|upcoming| near_whole_at(&self.pool, upcoming.piece as usize));
     }
 
-    /// The first source after the one served last that has something, going round.
+    /// Returns the first source with packets after the one served last, in round-robin order.
     #[inline]
     fn next_source(&self, output: usize) -> usize {
         let waiting = &self.waiting[output * self.words..(output + 1) * self.words];
@@ -216,7 +218,7 @@ impl Queues {
         in_turn.into_iter().find(has_some).expect("something waits")
     }
 
-    /// A new piece at the end of `list`.
+    /// Appends a new piece to `list`.
     #[inline]
     fn append_piece(&mut self, list: usize) -> u32 {
         let piece = self.allocate();
@@ -243,12 +245,12 @@ impl Queues {
 }
 
 impl Output {
-    /// The integral of the depth until `now`, which is not before the last change.
+    /// Returns the integral of the depth until `now`, which must not be before the last change.
     pub(super) fn byte_time_at(&self, now: Time) -> u128 {
         self.byte_time + u128::from(self.bytes) * u128::from(now.since(self.changed).as_ps())
     }
 
-    /// The depth has been what it is until `now`.
+    /// Extends the integral to `now`, with the present depth.
     #[inline]
     fn integrate(&mut self, now: Time) {
         self.byte_time = self.byte_time_at(now);

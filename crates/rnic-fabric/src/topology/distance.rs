@@ -1,18 +1,18 @@
-//! How many switches are on the way: what a receiver reads off the hop limit of an IPv6 header.
+//! Number of switches between two hosts: a receiver derives it from the hop limit of an IPv6 header.
 //!
-//! Hosts are numbered so that those below a switch are consecutive, and all ways between two hosts are equally long. So
-//! the hosts at some distance from one host are a block around it without the smaller block of nearer ones: three
-//! blocks in a fat-tree. Nothing has to be counted on the way.
+//! Hosts are numbered so that those below a switch are consecutive, and all paths between two hosts have equal length.
+//! So the hosts at some distance from one host are a block around it without the smaller block of nearer ones: three
+//! blocks in a fat-tree. No hop counter has to be updated in the network.
 
 use super::{Paths, Topology};
 
-/// The blocks around one host, nearest first.
+/// The blocks of hosts around one host, nearest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Distances {
     blocks: Vec<Block>,
 }
 
-/// Consecutive hosts, and how many switches are between the host and the farthest of them.
+/// Consecutive hosts, and the number of switches on the path to the farthest of them.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     first: u32,
@@ -21,14 +21,14 @@ struct Block {
 }
 
 impl Distances {
-    /// Those around `host`, for a network with these [`sizes`].
+    /// Creates the blocks around `host`, for a network with these [`sizes`].
     pub(crate) fn new(host: u32, sizes: &[(u32, u8)]) -> Self {
         let block =
             |(hosts, switches): &(u32, u8)| Block { first: host / hosts * hosts, hosts: *hosts, switches: *switches };
         Self { blocks: sizes.iter().map(block).collect() }
     }
 
-    /// Switches on the way to or from `other`.
+    /// Returns the number of switches on the path to or from `other`.
     #[inline]
     pub(crate) fn switches(&self, other: u32) -> u8 {
         let around = |block: &&Block| other.wrapping_sub(block.first) < block.hosts;
@@ -36,7 +36,7 @@ impl Distances {
     }
 }
 
-/// Sizes of the blocks around any host, and how many switches are on the way inside each.
+/// Returns the sizes of the blocks around any host, and the number of switches on paths inside each.
 pub(crate) fn sizes(topology: &Topology) -> Vec<(u32, u8)> {
     let (paths, mut classes) = (Paths::new(topology), Vec::new());
     let mut sizes: Vec<(u32, u8)> = Vec::new();

@@ -8,7 +8,7 @@
 use super::{LinkClass, LinkPoint, LinkSpec, SwitchSpec, Topology};
 use crate::route::RouteSpec;
 
-/// The fat-tree of `k`-port switches: `edge-0 ..`, `agg-0 ..` and `core-0 ..`, in this order.
+/// Builds the fat-tree of `k`-port switches: `edge-0 ..`, `agg-0 ..` and `core-0 ..`, in this order.
 ///
 /// # Panics
 /// When `k` is odd or below 2.

@@ -7,7 +7,8 @@
 use super::{LinkClass, LinkPoint, LinkSpec, SwitchSpec, Topology};
 use crate::route::RouteSpec;
 
-/// `leaves` switches with `hosts_per_leaf` hosts each, `leaf-0 ..`, all connected to `spines` switches, `spine-0 ..`.
+/// Builds `leaves` switches with `hosts_per_leaf` hosts each, `leaf-0 ..`, all connected to `spines` switches, `spine-0
+/// ..`.
 ///
 /// # Panics
 /// When one of the numbers is zero.

@@ -1,16 +1,16 @@
-//! Two hosts and a wire; or several hosts around one switch.
+//! Two hosts and one link; or several hosts around one switch.
 
 use super::{LinkClass, LinkPoint, LinkSpec, SwitchSpec, Topology};
 use crate::route::RouteSpec;
 
-/// Two hosts, back to back.
+/// Builds a network of two hosts, back to back.
 pub fn point_to_point() -> Topology {
     let end = |node| LinkPoint { node, port: 0 };
     let links = vec![LinkSpec { a: end(0), b: end(1), class: LinkClass::Host }];
     Topology { hosts: 2, switches: Vec::new(), links }
 }
 
-/// `hosts` hosts, each connected to the one switch, `switch-0`; host `i` at its port `i`.
+/// Builds a network of `hosts` hosts, each connected to the only switch, `switch-0`; host `i` is at its port `i`.
 pub fn star(hosts: u32) -> Topology {
     let route = RouteSpec { first_host: 0, hosts_per_port: 1, down_ports: hosts, up_ports: 0 };
     let links = (0..hosts).map(|host| LinkSpec {

@@ -1,12 +1,12 @@
-//! Collectives: what training and MPI ask of a network. Ranks send to each other in steps, and none goes on before what
-//! it needs of the step before has come.
+//! Collectives, as training and MPI use them. Ranks send to each other in steps, and a rank continues only when it has
+//! received the data that it needs of the step before.
 //!
 //! Sources: ring algorithms as Patarasuk and Yuan describe them (J. Parallel Distrib. Comput. 69, 2009); the set-up is
 //! ours for Falcon's figures 3 and 15 to 18, whose text is lost (`experiments/falcon/collective`).
 //!
-//! Deviations: ranks compute nothing, so what arrives can be sent on at once; a buffer is cut into equal parts, the
-//! last one filled up; one collective follows the other at each rank without a barrier between them, as far as data
-//! allows.
+//! Deviations: ranks compute nothing, so received data can be sent on immediately; a buffer is divided into equal
+//! parts, the last one padded; one collective follows the other at each rank without a barrier between them, as far as
+//! data allows.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use rnic_base::{RandomStreams, Time};
 
 use super::{FlowSpec, Operation, Traffic};
 
-/// Which one.
+/// The operation of a collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CollectiveKind {
-    /// Everybody gets the sum of all buffers: around the ring, parts are summed, and then the sums handed out.
+    /// Every rank gets the sum of all buffers: around the ring, parts are summed, and then the sums are distributed.
     AllReduce,
-    /// Everybody gets everybody's part of the buffer, around the ring.
+    /// Every rank gets the parts of the buffer of all ranks, around the ring.
     AllGather,
-    /// Everybody gets its part of the sum of all buffers, around the ring.
+    /// Every rank gets its part of the sum of all buffers, around the ring.
     ReduceScatter,
-    /// Everybody sends a part of its buffer to each other, all at once.
+    /// Every rank sends a part of its buffer to each other rank, all at the same time.
     AllToAll,
 }
 
 impl CollectiveKind {
-    /// All, with their names in plans.
+    /// All operations, with their names in plans.
     pub const ALL: [(&'static str, Self); 4] = [
         ("all-reduce", Self::AllReduce),
         ("all-gather", Self::AllGather),
@@ -36,7 +36,7 @@ impl CollectiveKind {
         ("all-to-all", Self::AllToAll),
     ];
 
-    /// Steps of it, among so many ranks.
+    /// Returns the number of steps with `ranks` ranks.
     pub(crate) const fn steps(self, ranks: u32) -> u32 {
         match self {
             Self::AllReduce => 2 * (ranks - 1),
@@ -45,7 +45,7 @@ impl CollectiveKind {
         }
     }
 
-    /// Ranks that each one sends to in a step, and receives from.
+    /// Returns the number of ranks that each rank sends to in a step, and receives from.
     const fn peers(self, ranks: u32) -> u32 {
         match self {
             Self::AllReduce | Self::AllGather | Self::ReduceScatter => 1,
@@ -59,41 +59,42 @@ impl CollectiveKind {
 pub struct CollectivePlan {
     /// The operation.
     pub kind: CollectiveKind,
-    /// Hosts that take part: the first ones.
+    /// Number of hosts that take part: the first ones.
     pub ranks: u32,
-    /// Of the buffer of each rank.
+    /// Size of the buffer of each rank in bytes.
     pub bytes: u64,
-    /// How many collectives.
+    /// Number of collectives.
     pub count: u32,
-    /// From each rank to each that it sends to; every message is divided among them.
+    /// Number of connections from each rank to each of its peers; every message is divided among them.
     pub connections: u32,
-    /// Ranks are dealt out to the hosts at random; otherwise neighbours in the ring are neighbours in the topology.
+    /// True when ranks are assigned to the hosts at random; otherwise neighbours in the ring are neighbours in the
+    /// topology.
     pub shuffle: bool,
-    /// What moves a message: one that its receiver hears of.
+    /// Operation of a message: one with a completion at the receiver.
     pub op: Operation,
 }
 
-/// Messages of a connection under way at once: a step goes on when data has come, whether its acknowledgement has or
-/// not.
+/// Largest number of messages of a connection in flight: a step continues when its data has arrived, without waiting
+/// for acknowledgements.
 const DEPTH: u32 = 4;
 
 impl CollectivePlan {
-    /// Messages on each connection.
+    /// Returns the number of messages on each connection.
     pub(crate) fn messages(&self) -> u64 {
         u64::from(self.kind.steps(self.ranks)) * u64::from(self.count)
     }
 
-    /// Bytes of each of them.
+    /// Returns the size of each message in bytes.
     pub(crate) fn message_bytes(&self) -> u64 {
         self.bytes.div_ceil(u64::from(self.ranks)).div_ceil(u64::from(self.connections))
     }
 
-    /// Connections that each rank sends on.
+    /// Returns the number of connections on which each rank sends.
     pub(crate) fn connections_of_rank(&self) -> u64 {
         u64::from(self.kind.peers(self.ranks)) * u64::from(self.connections)
     }
 
-    /// What each connection carries.
+    /// Returns the traffic of each connection.
     pub(crate) fn traffic(&self) -> Traffic {
         Traffic {
             op: self.op,
@@ -105,7 +106,7 @@ impl CollectivePlan {
         }
     }
 
-    /// The connections, each a flow that lasts as long as everything.
+    /// Returns the connections, each as a flow that lasts for all collectives.
     pub(super) fn flows(&self, streams: &RandomStreams) -> Vec<FlowSpec> {
         let mut hosts: Vec<u32> = (0..self.ranks).collect();
         if self.shuffle {
@@ -115,7 +116,7 @@ impl CollectivePlan {
         let peers = self.kind.peers(self.ranks) as usize;
         let mut flows = Vec::new();
         for (rank, src) in hosts.iter().enumerate() {
-            // Everybody begins with the rank after its own, so that not all send to the same one first.
+            // Every rank starts with the rank after its own, so that not all send to the same one first.
             let others = hosts.iter().cycle().skip(rank + 1).take(peers);
             flows.extend(others.flat_map(|dst| (0..self.connections).map(move |_| (*src, *dst))));
         }

@@ -1,13 +1,13 @@
-//! Sizes of flows: a cumulative distribution, drawn from in integers.
+//! Sizes of flows: a cumulative distribution, sampled with integers.
 //!
-//! A distribution is a list of points (bytes, share of flows that are no larger) and a rule for what lies between two
-//! points: evenly spread over the bytes (`linear`), or over their logarithm (`log`). The text form is one point a line,
-//! `bytes share`, with units and percent signs where wanted; `#` begins a comment; a line `interpolation log` chooses
-//! the rule.
+//! A distribution is a list of points (bytes, share of flows that are no larger) and a rule for the values between two
+//! points: evenly distributed over the bytes (`linear`), or over their logarithm (`log`). The text form is one point
+//! per line, `bytes share`, with units and percent signs where wanted; `#` starts a comment; a line `interpolation log`
+//! chooses the rule.
 //!
-//! Those that come along, by name. IRN's are half single packets of 32 B to 1 KB, 15 % of 200 KB to 3 MB, the rest
-//! between (section 4.1; log-uniform inside each is our choice; mean 168 KB). The numbers of the second and third are
-//! those that pFabric (SIGCOMM'13) and its successors publish.
+//! The built-in distributions are listed below by name. Half of IRN's flows are single packets of 32 B to 1 KB, 15 %
+//! have 200 KB to 3 MB, the rest is between (section 4.1; log-uniform inside each is our choice; mean 168 KB). The
+//! numbers of the second and third are those that pFabric (SIGCOMM'13) and its successors publish.
 //!
 //! Two forms need no file: `uniform:500KB-5MB`, every size between the two equally likely, and `fixed:8KB`.
 //!
@@ -20,12 +20,13 @@
 
 use rnic_base::{Bytes, Probability, RandomStream, UnitError};
 
-/// How large flows are.
+/// A distribution of flow sizes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Distribution {
-    /// Increasing in both.
+    /// The points, increasing in bytes and share.
     points: Vec<Point>,
-    /// Between points `i` and `i + 1`: the ratio of their bytes and its square roots, for logarithmic spreading.
+    /// Between points `i` and `i + 1`: the successive square roots of the ratio of their bytes, for logarithmic
+    /// interpolation.
     roots: Option<Vec<[u64; ROOTS]>>,
     mean_milli_bytes: u64,
 }
@@ -33,47 +34,47 @@ pub struct Distribution {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Point {
     bytes: u64,
-    /// Share of flows that are no larger, of [`ONE`].
+    /// Share of flows that are no larger, in units of 1 / [`ONE`].
     share: u64,
 }
 
-/// Why a distribution could not be read.
+/// The reason why a distribution could not be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DistributionError {
-    /// Not a point.
+    /// A line is not a point.
     #[error("line {line}: expected `bytes share` or `interpolation linear|log`, found `{text}`")]
     Line {
-        /// Which line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What it says.
+        /// Text of the line.
         text: String,
     },
     /// A quantity cannot be read.
     #[error("line {line}: {source}")]
     Unit {
-        /// Which line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong with the quantity.
+        /// The error in the quantity.
         source: UnitError,
     },
-    /// Points go back.
+    /// The points are not in increasing order.
     #[error("line {line}: sizes and shares must not decrease")]
     Order {
-        /// Which line, from 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// A size that no message can have.
+    /// A size that messages cannot have.
     #[error("line {line}: sizes are 1 to {max} bytes", max = rnic_base::limits::MESSAGE_BYTES_MAX)]
     Size {
-        /// Which line, from 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// No points, or the last one does not have all flows.
+    /// There are no points, or the last one does not include all flows.
     #[error("the last point must have a share of 100%")]
     Incomplete,
 }
 
-/// Distributions that come along, with their text.
+/// Built-in distributions, with their text.
 pub const SHIPPED: &[(&str, &str)] = &[
     ("irn-heavy-tail", "interpolation log\n32 0\n1KB 50%\n200KB 85%\n3MB 100%\n"),
     (
@@ -86,7 +87,7 @@ pub const SHIPPED: &[(&str, &str)] = &[
 ];
 
 impl Distribution {
-    /// The distribution that comes along under `name`.
+    /// Returns the built-in distribution called `name`.
     ///
     /// # Panics
     /// Never: a test reads them all.
@@ -95,24 +96,24 @@ impl Distribution {
         Some(Self::from_text(text).expect("what comes along is sound"))
     }
 
-    /// Every flow has `bytes`.
+    /// Returns a distribution in which every flow has `bytes`.
     pub fn fixed(bytes: u64) -> Self {
         Self::new(vec![Point { bytes, share: ONE }], false)
     }
 
-    /// Sizes from `low` to `high` are equally likely.
+    /// Returns a distribution in which sizes from `low` to `high` are equally likely.
     ///
     /// # Panics
-    /// When they are not in order, or more than a message can have: callers check.
+    /// When they are not in order, or larger than a message can be: callers check.
     pub fn uniform(low: u64, high: u64) -> Self {
         assert!((1..=high).contains(&low) && high <= rnic_base::limits::MESSAGE_BYTES_MAX, "{low} to {high}");
         Self::new(vec![Point { bytes: low, share: 0 }, Point { bytes: high, share: ONE }], false)
     }
 
-    /// Reads a form such as `uniform:500KB-5MB` or `fixed:8KB`; `None` when it is neither.
+    /// Reads a form such as `uniform:500KB-5MB` or `fixed:8KB`; returns `None` when the text is neither.
     ///
     /// # Errors
-    /// What is wrong with its sizes.
+    /// A description of the error in its sizes.
     pub fn from_form(form: &str) -> Option<Result<Self, String>> {
         let size = |text: &str| {
             let bytes = text.trim().parse::<Bytes>().map_err(|error| error.to_string())?.get();
@@ -142,7 +143,7 @@ impl Distribution {
     /// Reads the text form.
     ///
     /// # Errors
-    /// The first line that is wrong, and how.
+    /// The first invalid line and the reason.
     pub fn from_text(text: &str) -> Result<Self, DistributionError> {
         let (mut points, mut logarithmic) = (Vec::<Point>::new(), false);
         for (line, text) in (1..).zip(text.lines()) {
@@ -176,17 +177,17 @@ impl Distribution {
         distribution
     }
 
-    /// The mean, in thousandths of a byte.
+    /// Returns the mean, in thousandths of a byte.
     pub fn mean_milli_bytes(&self) -> u64 {
         self.mean_milli_bytes
     }
 
-    /// A size.
+    /// Returns a random size.
     pub fn draw(&self, stream: &mut RandomStream) -> u64 {
         self.at(stream.below(ONE))
     }
 
-    /// The size below which `share` of [`ONE`] flows lie.
+    /// Returns the size below which `share` of [`ONE`] flows are.
     fn at(&self, share: u64) -> u64 {
         let upper = self.points.partition_point(|point| point.share <= share);
         if upper == 0 {
@@ -200,8 +201,8 @@ impl Distribution {
         }
     }
 
-    /// The mean of what [`Distribution::draw`] gives: the average over a grid of each segment, fine enough for 1 in
-    /// 10^5.
+    /// Returns the mean of the values of [`Distribution::draw`]: the average over a grid of each segment, accurate to 1
+    /// in 10^5.
     fn mean(&self) -> u64 {
         const STEPS: u64 = 4_096;
         let mut milli = u128::from(self.points[0].bytes) * u128::from(self.points[0].share) * 1_000;
@@ -224,17 +225,17 @@ fn read_point(line: usize, bytes: &str, share: &str) -> Result<Point, Distributi
     if bytes == 0 || bytes > rnic_base::limits::MESSAGE_BYTES_MAX {
         return Err(DistributionError::Size { line });
     }
-    // Exact for every share with up to twelve decimals: a probability keeps 63 bits.
+    // Exact for every share with up to twelve decimals, because a probability has 63 bits.
     let share = (share.as_f64() * ONE as f64).round() as u64;
     Ok(Point { bytes, share })
 }
 
-/// `high / low` and its successive square roots, as 32.32 fixed-point numbers.
+/// Returns the successive square roots of `high / low`, as 32.32 fixed-point numbers.
 fn roots_of_ratio(low: u64, high: u64) -> [u64; ROOTS] {
     let mut root = (u128::from(high) << 64) / u128::from(low.max(1));
     let mut roots = [0; ROOTS];
     for place in &mut roots {
-        // The root of a number with 64 fractional bits has 32.
+        // The square root of a number with 64 fractional bits has 32 fractional bits.
         let next = root.isqrt();
         *place = next as u64;
         root = next << 32;
@@ -242,10 +243,10 @@ fn roots_of_ratio(low: u64, high: u64) -> [u64; ROOTS] {
     roots
 }
 
-/// `low * ratio^(part / whole)`, from the roots that the binary digits of the exponent select.
+/// Returns `low * ratio^(part / whole)`, from the roots that the binary digits of the exponent select.
 fn spread_over_logarithm(low: u64, roots: &[u64; ROOTS], part: u64, whole: u64) -> u64 {
     let exponent = ((u128::from(part) << ROOTS) / u128::from(whole)) as u64;
-    // 32 fractional bits: sizes are below 2^31, a product with a factor below 2^31 fits into 128 bits.
+    // 32 fractional bits: sizes are below 2^31, so a product with a factor below 2^31 fits into 128 bits.
     let mut value = u128::from(low) << 32;
     for (root, digit) in roots.iter().zip((0..ROOTS).rev()) {
         if exponent >> digit & 1 == 1 {
@@ -255,8 +256,8 @@ fn spread_over_logarithm(low: u64, roots: &[u64; ROOTS], part: u64, whole: u64) 
     (value >> 32) as u64
 }
 
-/// A share of all flows.
+/// The number that represents the share of all flows.
 const ONE: u64 = 1_000_000_000_000;
 
-/// Binary digits of the exponent: a step of 2^-24 of a decade is less than a byte for sizes below a megabyte.
+/// Number of binary digits of the exponent: a step of 2^-24 of a decade is less than a byte for sizes below a megabyte.
 const ROOTS: usize = 24;

@@ -1,8 +1,8 @@
-//! Many to one.
+//! Incast: many hosts send to one.
 //!
-//! Source: IRN (SIGCOMM'18) section 4.4.3: a request of so many bytes, striped over M randomly chosen senders, to one
-//! fixed destination; what counts is when the last flow is done. Starts are spread over a few microseconds
-//! (our choice).
+//! Source: IRN (SIGCOMM'18) section 4.4.3: a request of a given number of bytes, striped over M randomly chosen
+//! senders, to one fixed destination; the measured time ends when the last flow is done. Starts are distributed over a
+//! few microseconds (our choice).
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rnic_base::{Duration, RandomStreams, Time};
 
 use super::{FlowSpec, Traffic};
 
-/// One request.
+/// Parameters of one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) senders: u32,
@@ -19,7 +19,7 @@ pub(super) struct Shape {
     pub(super) jitter: Duration,
 }
 
-/// When they are.
+/// Times of the requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) first: Time,
@@ -27,7 +27,7 @@ pub(super) struct Times {
     pub(super) interval: Duration,
 }
 
-/// The flows of all requests.
+/// Returns the flows of all requests.
 pub(super) fn flows(
     hosts: u32,
     shape: &Shape,
@@ -42,7 +42,7 @@ pub(super) fn flows(
         stream.shuffle(&mut others);
         let senders = u64::from(shape.senders);
         for (src, index) in others.into_iter().zip(0..senders) {
-            // Every byte is sent by somebody: the first few send one more.
+            // The remainder of the division is distributed: the first senders send one byte more.
             let bytes = shape.bytes / senders + u64::from(index < shape.bytes % senders);
             let jitter = Duration::from_ps(stream.between(0, shape.jitter.as_ps()));
             let start = times.first + times.interval * u64::from(repeat) + jitter;

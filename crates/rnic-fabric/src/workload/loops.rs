@@ -1,9 +1,9 @@
-//! Queue pairs that carry messages of one kind, between hosts and their peers.
+//! Queue pairs that carry messages of one type, between hosts and their peers.
 //!
-//! In a closed loop a message follows when one is done; in an open loop messages come by a Poisson process of each
-//! queue pair's own, whatever becomes of those before (Falcon, SIGCOMM'25, sections 6.1.1 and 6.2: Writes with Poisson
-//! arrivals; Reads from many connections at varying bandwidths). An open loop has no end of its own but its clock:
-//! what has come by then is carried, so that the latencies of an overload are all there.
+//! In a closed loop a message is posted when one completes; in an open loop messages arrive by a separate Poisson
+//! process for each queue pair, independently of earlier messages (Falcon, SIGCOMM'25, sections 6.1.1 and 6.2: Writes
+//! with Poisson arrivals; Reads from many connections at varying bandwidths). An open loop ends only at a given time:
+//! messages that have arrived by then are still carried, so that the latencies of an overload are complete.
 
 use std::sync::Arc;
 
@@ -11,29 +11,30 @@ use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
 
 use super::{FlowSpec, Operation, Traffic};
 
-/// Which hosts post, and to whom. Queue pairs are dealt out to the clients, and those of a client to the servers.
+/// The hosts that post, and their peers. Queue pairs are distributed over the clients, and those of a client over the
+/// servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Between {
     /// The first host that posts.
     pub from: u32,
-    /// How many hosts post: those after `from` too.
+    /// Number of hosts that post: `from` and those after it.
     pub clients: u32,
-    /// The first one at the other end.
+    /// The first host at the remote end.
     pub to: u32,
-    /// How many are there: those after `to` too.
+    /// Number of hosts at the remote end: `to` and those after it.
     pub servers: u32,
-    /// Queue pairs, of all clients.
+    /// Total number of queue pairs of all clients.
     pub queue_pairs: u32,
 }
 
 impl Between {
-    /// The host that posts on queue pair `index`, and its peer.
+    /// Returns the host that posts on queue pair `index`, and its peer.
     fn ends(&self, index: u32) -> (u32, u32) {
         (self.from + index % self.clients, self.to + index / self.clients % self.servers)
     }
 }
 
-/// When the messages of a flow come: after gaps that are distributed exponentially.
+/// Arrival times of the messages of a flow: the gaps are exponentially distributed.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     stream: RandomStream,
@@ -42,14 +43,14 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// When the message after the one at `now` comes, if there is another.
+    /// Returns the arrival time of the message after the one at `now`, if there is another.
     pub(crate) fn after(&mut self, now: Time) -> Option<Time> {
         let at = now + self.stream.exponential(self.mean_gap);
         (at < self.until).then_some(at)
     }
 }
 
-/// The flows of a closed loop, of `count` messages each.
+/// Returns the flows of a closed loop, of `count` messages each.
 pub(super) fn closed(
     between: &Between,
     jitter: Duration,
@@ -69,7 +70,8 @@ pub(super) fn closed(
             src,
             dst,
             bytes,
-            // Every client has both kinds, with every server: both take turns faster than kinds do.
+            // Every client has both operations with every server: the operation changes only after all clients and
+            // servers have been used.
             traffic: Arc::clone(&kinds[(index / between.clients / between.servers % 2) as usize]),
             request: None,
             arrivals: None,
@@ -78,7 +80,8 @@ pub(super) fn closed(
     (0..between.queue_pairs).map(flow).collect()
 }
 
-/// The flows of an open loop that offers `load_ppm` of `rate` until `traffic` ends: those to which a message comes.
+/// Returns the flows of an open loop that offers `load_ppm` of `rate` until the end of `traffic`: only queue pairs at
+/// which a message arrives.
 pub(super) fn open(
     between: &Between,
     rate: BitRate,
@@ -86,7 +89,7 @@ pub(super) fn open(
     traffic: &Traffic,
     streams: &RandomStreams,
 ) -> Vec<FlowSpec> {
-    // bytes * 8 * queue pairs / (rate * load), in picoseconds.
+    // Mean gap: bytes * 8 * queue pairs / (rate * load), in picoseconds.
     let bits = u128::from(traffic.message_bytes) * 8 * u128::from(between.queue_pairs);
     let gap = bits * 1_000_000_000_000 * 1_000_000 / (u128::from(rate.as_bps()) * u128::from(load_ppm));
     let mean_gap = Duration::from_ps(u64::try_from(gap).unwrap_or(u64::MAX));

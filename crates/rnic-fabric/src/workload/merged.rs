@@ -1,10 +1,11 @@
-//! Two sources at once.
+//! Two sources combined.
 
 use rnic_base::Time;
 
 use super::{FlowSpec, Source};
 
-/// The flows of both, in order of their start; of two that start together the first source's.
+/// The flows of both sources, in order of their start; of two that start at the same time, the first source's comes
+/// first.
 #[derive(Debug)]
 pub(super) struct Merged {
     sources: [Box<dyn Source>; 2],
@@ -15,7 +16,7 @@ impl Merged {
         Self { sources: [first, second] }
     }
 
-    /// Whose turn it is.
+    /// Returns the index of the source of the next flow.
     fn next(&self) -> usize {
         let [first, second] = &self.sources;
         match (first.next_start(), second.next_start()) {

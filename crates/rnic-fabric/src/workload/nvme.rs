@@ -1,59 +1,60 @@
 //! Hosts that read and write a drive of another host, over Falcon.
 //!
-//! Source: Falcon (SIGCOMM'25) section 6.3 and table 4 (Near Local Flash). Clients keep so many commands under way
-//! until the clock ends it, each for blocks at a random place of a gigabyte of its own. With `local` nobody uses the
-//! network: the drive's own host does what one client would, which is what the others are held against.
+//! Source: Falcon (SIGCOMM'25) section 6.3 and table 4 (Near Local Flash). Clients keep a fixed number of commands in
+//! flight until the end of the workload, each for blocks at a random position of a gigabyte of its own. With `local`
+//! the network is not used: the drive's own host does what one client would, as the reference for the other runs.
 
 use rnic_base::{Duration, Time};
 use rnic_nvme::{DeviceConfig, Direction, Reads};
 
-/// The workload `nvme`: who uses whose drive, and how.
+/// The workload `nvme`: clients, drive, and parameters of the commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NvmePlan {
-    /// Reads, or writes.
+    /// Reads or writes.
     pub direction: Direction,
     /// Bytes of a command.
     pub bytes: u64,
-    /// Commands of a client under way at once.
+    /// Number of commands of a client in flight.
     pub depth: u32,
     /// The first host that posts.
     pub from: u32,
-    /// How many hosts post: those after `from` too.
+    /// Number of hosts that post: `from` and those after it.
     pub clients: u32,
     /// The host with the drive.
     pub to: u32,
-    /// Its own host posts, and nobody else.
+    /// True when only the drive's own host posts.
     pub local: bool,
-    /// Post nothing new from then on.
+    /// Time after which no new command is posted.
     pub until: Time,
-    /// Which transactions a Read is.
+    /// The transactions that a Read uses.
     pub reads: Reads,
-    /// Payload is carried and checked: clients have small parts of the drive.
+    /// True when payload is carried and checked: clients have small parts of the drive.
     pub checked: bool,
     /// The drive.
     pub drive: DeviceConfig,
 }
 
-/// Of a block, the power of two.
+/// Binary logarithm of the size of a block in bytes.
 pub const BLOCK_LOG2: u32 = 9;
 
 impl NvmePlan {
-    /// Blocks of a command.
+    /// Returns the number of blocks of a command.
     pub const fn blocks(&self) -> u32 {
         (self.bytes >> BLOCK_LOG2) as u32
     }
 
-    /// Blocks of a client's part of the drive: a gigabyte, or four megabytes where every byte is kept.
+    /// Returns the number of blocks of a client's part of the drive: a gigabyte, or four megabytes when payload is
+    /// checked and stored.
     pub const fn span(&self) -> u64 {
         1 << (if self.checked { 22 } else { 30 } - BLOCK_LOG2)
     }
 
-    /// Blocks of the drive.
+    /// Returns the number of blocks of the drive.
     pub const fn drive_blocks(&self) -> u64 {
         self.span() * self.clients as u64
     }
 
-    /// What a command takes of the drive when it is alone there.
+    /// Returns the time of a command on an otherwise idle drive.
     pub fn ideal_time(&self) -> Duration {
         let service = match self.direction {
             Direction::Read => self.drive.read,
@@ -62,7 +63,7 @@ impl NvmePlan {
         service.latency + service.bandwidth.serialize(self.bytes)
     }
 
-    /// Which client `host` is, if it is one.
+    /// Returns the client number of `host`, when it is a client.
     pub fn client(&self, host: u32) -> Option<u32> {
         host.checked_sub(self.from).filter(|client| *client < self.clients && !self.local)
     }

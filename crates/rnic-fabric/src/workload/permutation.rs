@@ -1,4 +1,4 @@
-//! Everybody to somebody, and from somebody else.
+//! Permutation: every host sends to one host and receives from another.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use rnic_base::{RandomStreams, Time};
 
 use super::{FlowSpec, Traffic};
 
-/// Flows of `bytes` from every host, to the host after it in so many random circles: nobody sends to itself, everybody
-/// receives once in each (Sattolo's cycle).
+/// Returns flows of `bytes` from every host, to the host after it in `circles` random cycles: no host sends to itself,
+/// and every host receives once in each cycle (Sattolo's cycle).
 pub(super) fn flows(
     hosts: u32,
     bytes: u64,

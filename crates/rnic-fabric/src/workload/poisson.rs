@@ -1,8 +1,8 @@
-//! Flows arrive at each host like raindrops, and go anywhere.
+//! Flows arrive at each host in a Poisson process, with random destinations.
 //!
-//! Source: IRN (SIGCOMM'18) section 4.1: Poisson arrivals per host, destinations drawn at random among the others,
-//! sizes from a distribution. The load is that of the payload: headers come on top (our choice: 20.8 thousand flows
-//! a second and host for 70 % of 40 Gbit/s).
+//! Source: IRN (SIGCOMM'18) section 4.1: Poisson arrivals per host, destinations chosen at random among the others,
+//! sizes from a distribution. The load is that of the payload: headers are added to it (our choice: 20.8 thousand flows
+//! per second and host for 70 % of 40 Gbit/s).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,7 +20,7 @@ pub(super) struct Poisson {
     mean_gap: Duration,
     end: Time,
     hosts: Vec<RandomStream>,
-    /// The next arrival at each host.
+    /// Time of the next arrival at each host.
     next: BinaryHeap<Reverse<(Time, u32)>>,
     traffic: Arc<Traffic>,
 }
@@ -34,7 +34,7 @@ impl Poisson {
         duration: Duration,
         streams: &RandomStreams,
     ) -> Self {
-        // bytes * 8 / (rate * load), in picoseconds.
+        // Mean gap: bytes * 8 / (rate * load), in picoseconds.
         let numerator = u128::from(sizes.mean_milli_bytes()) * 8 * 1_000_000_000 * 1_000_000;
         let gap = numerator / (u128::from(rate.as_bps()) * u128::from(load_ppm));
         let mut source = Self {

@@ -1,6 +1,6 @@
-//! Flows from a text: `start,src,dst,bytes`, one a line.
+//! Flows from a text: `start,src,dst,bytes`, one per line.
 //!
-//! Starts and sizes are written with their units (`1.5us`, `64KiB`), hosts as numbers; `#` begins a comment. Lines need
+//! Starts and sizes are written with their units (`1.5us`, `64KiB`), hosts as numbers; `#` starts a comment. Lines need
 //! not be in order of time. A trace has no header line, and at least one flow.
 
 use rnic_base::{Bytes, Duration, Time, UnitError};
@@ -8,66 +8,66 @@ use rnic_base::{Bytes, Duration, Time, UnitError};
 use super::TraceFlow;
 use crate::link::PLAN_TIME_MAX;
 
-/// Why a trace could not be read.
+/// The reason why a trace could not be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TraceError {
-    /// Not four fields.
+    /// A line does not have four fields.
     #[error("line {line}: expected start,src,dst,bytes, found `{text}`; {LINE}")]
     Fields {
-        /// Which line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What it says.
+        /// Text of the line.
         text: String,
     },
     /// A quantity cannot be read.
     #[error("line {line}: {source}; {LINE}")]
     Unit {
-        /// Which line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong with the quantity.
+        /// The error in the quantity.
         source: UnitError,
     },
     /// A host is not a number, or there is no such host.
     #[error("line {line}: `{text}` is not a host; there are 0 to {last}; {LINE}")]
     Host {
-        /// Which line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What was named.
+        /// Text of the field.
         text: String,
-        /// The last host.
+        /// Number of the last host.
         last: u32,
     },
-    /// Names of columns.
+    /// A line contains names of columns.
     #[error("line {line}: `{text}` is a header, which a trace does not have: remove it; {LINE}")]
     Header {
-        /// Which line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What it says.
+        /// Text of the line.
         text: String,
     },
-    /// A flow begins after the longest run.
+    /// A flow starts after the longest run.
     #[error("line {line}: it begins at {start}, after the longest run, {PLAN_TIME_MAX}")]
     Late {
-        /// Which line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// When.
+        /// Start of the flow.
         start: Duration,
     },
-    /// No link carries so much in the longest run.
+    /// A flow is larger than what any link carries in the longest run.
     #[error("line {line}: a flow of {bytes} bytes lasts longer than the longest run, {PLAN_TIME_MAX}")]
     Large {
-        /// Which line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// How many.
+        /// Size of the flow in bytes.
         bytes: u64,
     },
-    /// There is no flow.
+    /// The trace contains no flow.
     #[error("it has no flows; {LINE}")]
     Empty,
     /// A host sends to itself.
     #[error("line {line}: host {host} sends to itself")]
     ToItself {
-        /// Which line, from 1.
+        /// Line number, from 1.
         line: usize,
         /// The host.
         host: u32,
@@ -77,7 +77,7 @@ pub enum TraceError {
 /// Reads a trace for `hosts` hosts.
 ///
 /// # Errors
-/// The first line that is wrong, and how.
+/// The first invalid line and the reason.
 pub fn read_trace(text: &str, hosts: u32) -> Result<Vec<TraceFlow>, TraceError> {
     let mut flows = Vec::new();
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
@@ -117,7 +117,7 @@ pub fn read_trace(text: &str, hosts: u32) -> Result<Vec<TraceFlow>, TraceError> 
     Ok(flows)
 }
 
-/// The beginning of what may be long.
+/// Returns the start of a text that may be long.
 fn shown(text: &str) -> String {
     match text.char_indices().nth(SHOWN_MAX) {
         Some((at, _)) => format!("{}...", &text[..at]),
@@ -125,9 +125,9 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// What people are told who bring something else.
+/// Part of error messages: the format of a line.
 const LINE: &str = "a line is start,src,dst,bytes, such as 1.5us,0,3,64KiB";
 const SHOWN_MAX: usize = 60;
 const BYTE_ORDER_MARK: char = '\u{feff}';
-/// As much as the fastest link, 10 Tbit/s, carries in the longest run.
+/// Largest size of a flow in bytes: what the fastest link, 10 Tbit/s, carries in the longest run.
 const BYTES_MAX: u64 = 10_000_000_000_000 / 8 * 5 * 3_600;

@@ -1,9 +1,9 @@
-//! Falcon's packets on their way: as they are, with their payload beside them, or as bytes.
+//! Representation of Falcon packets in the network: as structures, with their payload next to them, or as bytes.
 //!
-//! As bytes a packet is what UDP carries: PSP's header with the timestamp in its vector, Falcon's and the upper layer's
-//! headers, payload, padding, a check value of zeros (no key: index 0). Nothing in it tells damage, as encryption
-//! would; so the frame's check sequence travels too, Ethernet's CRC, and the receiver looks at it. The flow label is
-//! IP's and travels beside the bytes, like addresses.
+//! As bytes, a packet is the content of a UDP datagram: PSP's header with the timestamp in its vector, Falcon's and the
+//! upper layer's headers, payload, padding, and a check value of zeros (no key: index 0). None of these fields detects
+//! damage, as encryption would; so the frame check sequence, Ethernet's CRC, is carried too, and the receiver checks
+//! it. The flow label is a field of the IP header and is carried next to the bytes, like the addresses.
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::ops::Range;
@@ -22,7 +22,7 @@ use crate::packets::{FalconEnds, FalconPackets};
 use crate::route::falcon_flow_hash;
 
 impl Carriage {
-    /// Puts a packet on its way.
+    /// Stores a packet for transmission and returns its entry.
     #[inline]
     pub(crate) fn load_falcon(&self, transmit: &FalconTransmit, packets: &mut FalconPackets) -> Entry {
         let FalconTransmit { packet, label, .. } = transmit;
@@ -34,7 +34,8 @@ impl Carriage {
         Entry::new(identity, falcon_flow_hash(self.host, dst, *label), index, dst, frame_len, flags)
     }
 
-    /// Puts the bytes of packet `index` beside it; `memory` is where its payload lies, and which part of it.
+    /// Stores the bytes of packet `index` next to its headers; `memory` is the memory and the segments in it that hold
+    /// its payload.
     #[cold]
     pub(crate) fn load_falcon_bytes(
         &mut self,
@@ -58,7 +59,8 @@ impl Carriage {
         });
     }
 
-    /// Takes a packet off its way: headers, and which of its bytes are payload. `None` when it was damaged.
+    /// Decodes a received packet: returns its headers, and the range of its bytes that is payload. Returns `None` when
+    /// it is damaged.
     pub(crate) fn unload_falcon(&self, entry: &Entry, packets: &FalconPackets) -> Option<(Packet, Range<usize>)> {
         let bytes = packets.bytes(entry.packet);
         if !self.encoded {
@@ -73,18 +75,19 @@ impl Carriage {
     }
 }
 
-/// The addresses of a packet on its way from host `src` to host `dst`: fd00::1 is host 0. PSP leaves the source port to
-/// the sender; ours says nothing, since the flow label tells paths.
+/// Returns the addresses of a packet from host `src` to host `dst`: fd00::1 is host 0. PSP lets the sender choose the
+/// source port; this port carries no information, since the flow label selects the path.
 fn addresses(src: u32, dst: u32) -> Addresses {
     let ip = |host: u32| IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, ((host + 1) >> 16) as u16, (host + 1) as u16));
     let source = SocketAddr::new(ip(src), SOURCE_PORT);
     Addresses::new(source, SocketAddr::new(ip(dst), psp::UDP_PORT)).expect("both are version 6")
 }
 
-/// The first dynamic port.
+/// UDP source port: the first dynamic port.
 const SOURCE_PORT: u16 = 0xc000;
 
-/// Who a packet is: ends, connection, numbers, kind, length, and when it left, which tells acknowledgements apart.
+/// Returns the identity of a packet, from both hosts, connection, numbers, type, length, and time of departure, which
+/// distinguishes acknowledgements.
 #[inline]
 fn identity(src: u32, dst: u32, packet: &Packet, frame_len: u32) -> u64 {
     let ends = u64::from(src) << 32 | u64::from(dst);
@@ -96,7 +99,7 @@ fn identity(src: u32, dst: u32, packet: &Packet, frame_len: u32) -> u64 {
     mixed ^ mixed >> 29
 }
 
-/// Numbers and kind.
+/// Returns a value made of the numbers and the type of a packet.
 #[inline]
 fn body(body: &Body) -> u64 {
     let kind = u64::from(body.packet_type().code()) << 60;

@@ -1,42 +1,42 @@
-//! The cache of queue pair contexts: on the chip, and, where there is one, a second level behind it.
+//! The cache of queue pair contexts: on the chip, with an optional second level behind it.
 //!
-//! Full, a level gives up a context chosen by chance; what was changed goes back (every packet changes a number): to
-//! the second level where the context is there too, else over the bus. What comes over the bus is put into both. A
-//! context that is being read serves whoever asks for it in the meantime when it has come.
+//! A full level evicts a randomly chosen context; it is dirty and has to be written back (every packet changes a
+//! number): to the second level when the context is there too, otherwise over the bus. A context that is read over the
+//! bus is put into both levels. Requests for a context that is being read wait for the same read.
 
 use rnic_base::{Duration, RandomStream, Time};
 use rnic_wire::Qpn;
 
 use super::bus::Bus;
 
-/// Which contexts are on the NIC.
+/// The contexts that are on the NIC.
 #[derive(Debug)]
 pub(crate) struct Contexts {
-    /// None: all fit, which costs nothing.
+    /// The level on the chip; `None` when all contexts fit, which costs nothing.
     chip: Option<Level>,
     second: Option<Second>,
     bytes: u64,
     stream: RandomStream,
     pub(crate) hits: u64,
-    /// Not on the chip, and in the second level.
+    /// Accesses that missed on the chip and hit in the second level.
     pub(crate) second_hits: u64,
-    /// In neither.
+    /// Accesses that missed in both levels.
     pub(crate) misses: u64,
 }
 
-/// The level behind the chip.
+/// The second level of the cache.
 #[derive(Debug)]
 struct Second {
     level: Level,
-    /// What it takes to read from it.
+    /// Latency of a read from it.
     latency: Duration,
-    /// By queue pair number: when its context was last promised. A packet must not overtake the one before it whose
-    /// context came from the other level.
+    /// By queue pair number: the latest time at which its context was announced to be available. A packet must not
+    /// overtake the one before it whose context came from the other level.
     promised: Vec<Time>,
 }
 
 impl Second {
-    /// When `qpn`, whose context comes at `ready`, has it.
+    /// Returns the time at which a packet of `qpn`, whose context is read at `ready`, may use it.
     fn in_order(&mut self, qpn: u32, ready: Time) -> Time {
         if self.promised.len() <= qpn as usize {
             self.promised.resize(qpn as usize + 1, Time::ZERO);
@@ -47,19 +47,19 @@ impl Second {
     }
 }
 
-/// So many contexts, in no order.
+/// One level of the cache: a fixed number of contexts, in no order.
 #[derive(Debug)]
 struct Level {
     capacity: u32,
     resident: Vec<Resident>,
-    /// By queue pair number: its place in `resident`, from 1.
+    /// By queue pair number: its index in `resident`, counted from 1; zero when it is not resident.
     places: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Resident {
     qpn: u32,
-    /// When it is there.
+    /// Time from which the context is available.
     since: Time,
 }
 
@@ -68,13 +68,13 @@ impl Level {
         Self { capacity, resident: Vec::new(), places: Vec::new() }
     }
 
-    /// Since when the context of `qpn` is there, if it is.
+    /// Returns the time from which the context of `qpn` is available, when it is resident.
     fn find(&self, qpn: u32) -> Option<Time> {
         let place = self.places.get(qpn as usize)?.checked_sub(1)?;
         Some(self.resident[place as usize].since)
     }
 
-    /// Puts the context of `qpn` in, which is not there; gives the one that made room.
+    /// Inserts the context of `qpn`, which must not be resident; returns the number of the evicted queue pair.
     fn insert(&mut self, qpn: u32, since: Time, stream: &mut RandomStream) -> Option<u32> {
         if self.places.len() <= qpn as usize {
             self.places.resize(qpn as usize + 1, 0);
@@ -103,8 +103,8 @@ impl Level {
 }
 
 impl Contexts {
-    /// An empty one of `capacity` contexts of `bytes` each (`None`: all), before a second level (`behind`) of so
-    /// many, which takes so long to read.
+    /// Creates an empty cache of `capacity` contexts (`None`: all fit) of `bytes` each, before a second level
+    /// (`behind`) given by its capacity and its read latency.
     pub(crate) fn new(
         capacity: Option<u32>,
         behind: Option<(u32, Duration)>,
@@ -116,7 +116,7 @@ impl Contexts {
         Self { chip, second, bytes, stream, hits: 0, second_hits: 0, misses: 0 }
     }
 
-    /// When the context of `qpn`, which is wanted at `now`, is there.
+    /// Requests the context of `qpn` at `now`; returns the time at which it is available.
     pub(crate) fn access(&mut self, now: Time, qpn: Qpn, bus: &mut Bus) -> Time {
         let Self { chip: Some(chip), second, bytes, stream, .. } = self else { return now };
         let number = qpn.get();
@@ -132,7 +132,7 @@ impl Contexts {
             None => {
                 self.misses += 1;
                 let since = bus.read(now, *bytes);
-                // What the chip still has goes back when the chip gives it up.
+                // A context that is still on the chip is written back when the chip evicts it.
                 if let Some(second) = second
                     && let Some(victim) = second.level.insert(number, since, stream)
                     && chip.find(victim).is_none()
@@ -152,7 +152,7 @@ impl Contexts {
         since
     }
 
-    /// A queue pair is no more: its place is free.
+    /// Removes the context of a queue pair that was destroyed.
     pub(crate) fn forget(&mut self, qpn: Qpn) {
         let number = qpn.get();
         if let Some(chip) = &mut self.chip {

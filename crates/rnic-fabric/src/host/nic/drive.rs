@@ -1,4 +1,4 @@
-//! A host with a modelled NIC: the same steps as without, with queues between the link and the engine.
+//! A host with a modelled NIC: the same steps as without it, with queues between the link and the engine.
 
 use rnic_base::Time;
 use rnic_engine::{RxOutcome, Transmit, TransmitKind};
@@ -11,7 +11,8 @@ use crate::agenda::NEVER;
 use crate::entry::{Entry, Flags};
 use crate::network::Network;
 
-/// A host of the RoCE family with a modelled NIC; what is its own is that the pipeline takes packets in.
+/// A host of the RoCE family with a modelled NIC; its own event is that the pipeline processes the next received
+/// packet.
 pub(in crate::host) struct WithNic;
 
 impl Steps for WithNic {
@@ -53,7 +54,7 @@ impl Host {
             network.packets.remove(entry.packet);
             return;
         }
-        // Damaged ones are found out without a context.
+        // Damaged packets are detected without a context.
         let ready = packet.map_or(now, |packet| nic.contexts.access(now, packet.dest_qpn, &mut nic.bus));
         nic.arrived.push_back(Arrived { entry: *entry, ready });
         nic.arrived_bytes += len;
@@ -64,7 +65,7 @@ impl Host {
         }
     }
 
-    /// The pipeline takes the packet that has waited longest.
+    /// Passes the received packet that has waited longest through the pipeline.
     fn take_in(&mut self, now: Time, network: &mut Network) {
         let nic = self.nic_mut();
         let Some(Arrived { entry, .. }) = nic.arrived.pop_front() else { return };
@@ -90,12 +91,12 @@ impl Host {
         self.take_completions(now);
     }
 
-    /// The headers of a packet, unless it is damaged.
+    /// Returns the headers of a packet, unless it is damaged.
     fn look_at(&self, entry: &Entry, network: &Network) -> Option<Packet> {
         self.carriage.unload(entry, &network.packets).map(|(_, packet, _)| packet)
     }
 
-    /// Sends what can leave, lets the pipeline take the engine's next packet, and remembers when to look again.
+    /// Sends a packet that is ready, passes the engine's next packets to the pipeline, and records when to poll again.
     fn offer_through_nic(&mut self, now: Time, network: &mut Network) {
         self.hear_doorbells();
         self.pull(now, network);
@@ -110,7 +111,7 @@ impl Host {
         self.wake = self.wake_of_nic(now);
     }
 
-    /// Work requests that were posted since the last look.
+    /// Counts the work requests that were posted since the last call.
     fn hear_doorbells(&mut self) {
         let Self { nic: Some(nic), sessions, .. } = self else { return };
         let Some(doorbells) = &mut sessions.doorbells else { return };
@@ -128,7 +129,7 @@ impl Host {
         }
     }
 
-    /// When something can leave, or the pipeline can take the next packet.
+    /// Returns the time at which a packet can be sent, or the pipeline can accept the next packet.
     fn wake_of_nic(&self, now: Time) -> Time {
         let nic = self.nic.as_ref().expect("only hosts with a modelled NIC come here");
         let mut wake = NEVER;
@@ -147,17 +148,17 @@ impl Host {
 }
 
 impl Nic {
-    /// When the pipeline takes in the packet that has waited longest: it is free, the context is there, and what was
-    /// received before is on its way to memory.
+    /// Returns the time at which the pipeline processes the received packet that has waited longest: the pipeline is
+    /// free, the context is available, and the payload received before has been written to memory.
     fn takes_in_at(&self) -> Time {
         let Some(first) = self.arrived.front() else { return NEVER };
         first.ready.max(self.pipeline).max(self.bus.written())
     }
 
-    /// The pipeline takes a packet of the engine's.
+    /// Passes a packet of the engine to the pipeline.
     fn take_out(&mut self, now: Time, transmit: &Transmit, entry: Entry) {
         if transmit.kind == TransmitKind::Ack {
-            // Its context was there when it was made.
+            // Its context was available when the acknowledgement was created.
             self.occupy(now, false);
             return self.acks.push_back(entry);
         }
@@ -171,7 +172,7 @@ impl Nic {
         self.described.push_back(Leaving { entry, payload, ready });
     }
 
-    /// Reads the payload of what is known well enough.
+    /// Reads the payload of packets whose context and work request are available.
     fn load(&mut self, now: Time) {
         while let Some(first) = self.described.front().copied().filter(|first| first.ready <= now) {
             self.described.pop_front();
@@ -181,7 +182,7 @@ impl Nic {
         }
     }
 
-    /// What leaves now, if the port is free.
+    /// Returns the packet to be sent now, if the port is free.
     fn next_to_leave(&mut self, now: Time) -> Option<Entry> {
         if self.frozen > now {
             return None;
@@ -195,7 +196,7 @@ impl Nic {
     }
 }
 
-/// Whether a request packet is the first of its message: then a work request is taken.
+/// Returns whether the request packet is the first of its message, so that it consumes a work request.
 fn starts_message(packet: &Packet) -> bool {
     match packet.headers {
         Headers::Send { position, .. } | Headers::Write { position, .. } => position.starts(),

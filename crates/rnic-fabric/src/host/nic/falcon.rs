@@ -1,21 +1,22 @@
 //! A host with Falcon, a cache of connection state and a pipeline: every packet, received or sent, waits until the
-//! state of its connection is on the chip (F-38); what leaves, also for its queue pair's turn and for the pipeline's.
+//! state of its connection is on the chip (F-38); a sent packet also waits for the scheduling turn of its queue pair
+//! and for the pipeline.
 //!
-//! Source: Falcon (SIGCOMM'25) section 5.2, "Connection State Caching", and figure 21: state that is not on the chip
-//! comes from a larger memory of the NIC's own, over enough bandwidth that misses all the time are no cliff. Here that
-//! memory is what stands behind the bus: its latency, its rate, and so many reads at a time, which is what "enough" is
-//! measured by. A plan that makes the bus the host's gets the other curve of the figure. What figure 20b
-//! has for one queue pair and for many is taken for two limits on packets a second, of a queue pair and of the NIC:
-//! their values are the plan's.
+//! Source: Falcon (SIGCOMM'25) section 5.2, "Connection State Caching", and figure 21: state that is not on the chip is
+//! read from a larger memory of the NIC itself, with so much bandwidth that permanent misses do not cause a collapse.
+//! Here that memory is modelled by the bus: its latency, its rate, and its limit of concurrent reads, which define how
+//! much bandwidth is enough. A plan that sets the parameters of the host's bus gets the other curve of the figure. The
+//! values of figure 20b for one queue pair and for many are modelled as two limits in packets per second, of a queue
+//! pair and of the NIC: the plan sets their values.
 //!
-//! Packets whose state is there overtake those whose state is not: a connection's packets stay in order, connections do
-//! not wait for each other, but for a place: of what leaves, so many packets ([`AHEAD`]) may wait at once for their
-//! state or their turn.
+//! Packets whose state is available overtake those whose state is not: the packets of a connection stay in order, and
+//! connections do not wait for each other, except for a queue entry: at most [`AHEAD`] sent packets may wait at the
+//! same time for their state or their turn.
 //!
-//! Deviations: the second level is the NIC's alone (the paper's is shared with other blocks). Work requests, payload
-//! and what arrives cost the pipeline nothing; the RoCE family's model has them. A packet has the time at which the
-//! engine made it (T1), so the wait for state, and for a turn, counts as delay of the fabric, as it would in hardware
-//! that stamps before its cache.
+//! Deviations: the second level belongs to the NIC alone (the paper's is shared with other blocks). Work requests,
+//! payload and received packets do not occupy the pipeline; the RoCE family's model has them. A packet carries the time
+//! at which the engine created it (T1), so the wait for state, and for a turn, counts as fabric delay, as it would in
+//! hardware that writes timestamps before its cache.
 
 use std::collections::BTreeMap;
 
@@ -34,19 +35,20 @@ pub(super) struct Waiting {
     arrived: BTreeMap<(Time, u64), Entry>,
     leaving: BTreeMap<(Time, u64), Entry>,
     order: u64,
-    /// By queue pair number: when its next packet may leave. Empty where the plan has no such limit.
+    /// By queue pair number: earliest time at which its next packet may be sent. Empty when the plan has no such limit.
     turns: Vec<Time>,
 }
 
 impl Waiting {
-    /// A queue pair is no more: the next one of that number has its turn at once.
+    /// Removes the state of a queue pair that was destroyed, so that the next one with its number may send immediately.
     pub(super) fn forget(&mut self, qpn: Qpn) {
         if let Some(turn) = self.turns.get_mut(qpn.get() as usize) {
             *turn = Time::ZERO;
         }
     }
 
-    /// When a packet of `qpn` that could leave at `ready` has its turn, with `cycle` between two.
+    /// Returns the time at which a packet of `qpn` that is ready at `ready` may be sent, with `cycle` between two
+    /// packets.
     fn turn(&mut self, ready: Time, qpn: Qpn, cycle: Duration) -> Time {
         if cycle == Duration::ZERO {
             return ready;
@@ -61,8 +63,8 @@ impl Waiting {
     }
 }
 
-/// Packets that wait to leave, at most: as many of 4 KB as a hundred gigabit link sends in twenty microseconds, as many
-/// of 8 bytes as 120 million a second are in half of one.
+/// Largest number of packets that wait to be sent: with 4 KB each, the packets that a 100 Gbit/s link sends in twenty
+/// microseconds; with 8 bytes each, the packets of half a microsecond at 120 million packets per second.
 const AHEAD: usize = 64;
 
 fn first(packets: &BTreeMap<(Time, u64), Entry>) -> Time {
@@ -103,7 +105,7 @@ impl Host {
     }
 
     fn fetch_state_of_arrival(&mut self, now: Time, entry: &Entry, network: &mut Network) {
-        // What is damaged has no connection, as bytes and by its mark.
+        // A damaged packet has no usable connection number, whether it is encoded to bytes or only marked.
         let packet = entry.has(Flags::FALCON).then(|| self.carriage.unload_falcon(entry, &network.falcon_packets));
         let (Some(nic), Some((packet, _))) = (&mut self.nic, packet.flatten()) else {
             return self.arrive_with_state(now, entry, network);
@@ -113,7 +115,7 @@ impl Host {
         nic.falcon.arrived.insert((ready, nic.falcon.order), *entry);
     }
 
-    /// Takes from the engine what there is room for, and asks for its state.
+    /// Polls the engine for as many packets as fit into the queue, and requests their state.
     fn fetch_state_of_leaving(&mut self, now: Time, network: &mut Network) {
         while self.nic.as_ref().is_some_and(|nic| nic.falcon.leaving.len() < AHEAD) {
             let Some((entry, from)) = self.next_packet_of_any(now, network) else { break };
@@ -125,7 +127,7 @@ impl Host {
         }
     }
 
-    /// Sends what can leave, asks for the state of what comes next, and remembers when to look again.
+    /// Sends a packet that is ready, requests the state of the following packets, and records when to poll again.
     fn offer_falcon_with_state(&mut self, now: Time, network: &mut Network) {
         if let Some(doorbells) = &mut self.sessions.doorbells {
             doorbells.clear();
@@ -139,12 +141,12 @@ impl Host {
             let (_, entry) = nic.falcon.leaving.pop_first().expect("just seen");
             nic.pipeline = now + nic.plan.cycle;
             self.port.send(now, entry, network);
-            // Its place may be what another waits for.
+            // The entry that it released may be what another packet waits for.
             self.fetch_state_of_leaving(now, network);
         }
         let Some(nic) = &self.nic else { return };
         let next = first(&nic.falcon.leaving);
-        // With nothing to send, whoever posts or arrives looks again.
+        // With no packet to send, the next post or arrival causes the next poll.
         self.wake = if next == NEVER { NEVER } else { next.max(self.port.free_at).max(nic.pipeline) };
     }
 }

@@ -1,8 +1,8 @@
-//! Work requests on their way from the host's memory.
+//! Work requests that the NIC fetches from the host's memory.
 //!
-//! On demand, a queue pair holds at most one batch that is in use and one that is on its way: the next batch is asked
-//! for when the one before has come and is taken from. So a queue pair that sends small messages is bounded by one
-//! batch a bus latency: 8 in 1.2 us, the 6.7 million a second of FaSR section V-D1 (R-R9, R-22).
+//! On demand, a queue pair holds at most one batch in use and one being fetched: the next batch is requested when the
+//! one before has been fetched and its first request is consumed. So a queue pair that sends small messages is limited
+//! to one batch per bus latency: 8 in 1.2 us, which is the 6.7 million per second of FaSR section V-D1 (R-R9, R-22).
 
 use rnic_base::Time;
 use rnic_wire::Qpn;
@@ -18,16 +18,16 @@ pub(crate) struct WorkQueues {
     pub(crate) fetches: u64,
 }
 
-/// What the NIC has of one send queue.
+/// State of one send queue on the NIC.
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkQueue {
-    /// Posted, and not asked for.
+    /// Number of requests posted and not yet fetched.
     posted: u32,
-    /// Of the present batch, not taken.
+    /// Number of unused requests of the present batch.
     left: u32,
-    /// When the present batch is there.
+    /// Time at which the present batch is available.
     since: Time,
-    /// The batch that was asked for after it: how many, and when it is there.
+    /// The batch that is fetched after it: number of requests, and the time at which it is available.
     next: Option<(u32, Time)>,
 }
 
@@ -44,12 +44,12 @@ impl WorkQueues {
         &mut self.queues[number]
     }
 
-    /// The host has posted a request.
+    /// Counts a request that the host has posted.
     pub(crate) fn posted(&mut self, qpn: Qpn) {
         self.queue(qpn).posted += 1;
     }
 
-    /// When the next request of `qpn`, which is wanted at `now`, is there.
+    /// Consumes the next request of `qpn` at `now`; returns the time at which it is available.
     pub(crate) fn take(&mut self, now: Time, qpn: Qpn, bus: &mut Bus) -> Time {
         let WorkFetch::OnDemand { batch } = self.fetch else {
             bus.read(now, WQE_BYTES);
@@ -74,7 +74,7 @@ impl WorkQueues {
         since.max(now)
     }
 
-    /// A queue pair is no more.
+    /// Removes the state of a queue pair that was destroyed.
     pub(crate) fn forget(&mut self, qpn: Qpn) {
         *self.queue(qpn) = WorkQueue::default();
     }
@@ -82,15 +82,15 @@ impl WorkQueues {
 
 impl WorkQueue {
     fn ask(&mut self, now: Time, batch: u32, bus: &mut Bus) -> (u32, Time) {
-        // Work that was posted by hand is not announced.
+        // Work that the caller posts itself is not counted in `posted`.
         let count = self.posted.clamp(1, batch);
         self.posted = self.posted.saturating_sub(count);
-        // One fetch at a time: this one is asked for when the one before has come. Its bytes are set aside now: reads
-        // are answered in the order in which they are made known.
+        // One fetch at a time: this one is requested when the one before has completed. Its bus time is reserved now,
+        // because reads complete in the order in which they are registered.
         let later = self.since.max(now).since(now);
         (count, bus.read(now, u64::from(count) * WQE_BYTES) + later)
     }
 }
 
-/// A work request as adapters lay it out: 64 bytes (IRN section 6.1).
+/// Size of a work request in adapters: 64 bytes (IRN section 6.1).
 const WQE_BYTES: u64 = 64;

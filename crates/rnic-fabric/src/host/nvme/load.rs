@@ -1,4 +1,4 @@
-//! Commands that a host keeps under way.
+//! Commands that a host keeps in flight.
 
 use rnic_base::{Duration, RandomStream, Time};
 use rnic_nvme::initiator::Command;
@@ -9,26 +9,26 @@ use super::written::Written;
 use crate::host::Sessions;
 use crate::workload::nvme::NvmePlan;
 
-/// The commands that a host posts and keeps under way.
+/// The commands that a host posts and keeps in flight.
 #[derive(Debug)]
 pub(crate) struct Load {
     plan: NvmePlan,
     random: RandomStream,
-    /// Commands under way, by cookie.
+    /// Commands in flight, by cookie.
     posted: Box<[Posted]>,
-    /// The first block of this client's part of the drive.
+    /// First block of this client's part of the drive.
     first_block: u64,
     /// Commands posted, and ended, so far.
     turns: u64,
-    /// What has been written, where that is to be looked at in the end.
+    /// Record of the written blocks, when they are to be checked at the end.
     written: Option<Written>,
-    /// Cookies that no command has.
+    /// Cookies that are not in use.
     free: Vec<u32>,
-    /// When each command was posted that is done, and how long it took.
+    /// For each completed command: the time at which it was posted, and its duration.
     done: Vec<(Time, Duration)>,
 }
 
-/// A command under way.
+/// A command in flight.
 #[derive(Clone, Copy, Debug, Default)]
 struct Posted {
     at: Time,
@@ -37,20 +37,20 @@ struct Posted {
 }
 
 impl Load {
-    /// Returns the commands of the client whose part of the drive begins with `first_block`.
+    /// Returns the commands of the client whose part of the drive starts with `first_block`.
     pub(crate) fn new(plan: NvmePlan, random: RandomStream, first_block: u64) -> Self {
         let posted = vec![Posted::default(); plan.depth as usize].into_boxed_slice();
         let free = (0..plan.depth).rev().collect();
         Self { plan, random, posted, first_block, turns: 0, written: None, free, done: Vec::new() }
     }
 
-    /// From now on, keeps what has been written.
+    /// Starts to record the blocks of completed commands.
     pub(crate) fn keep_written(&mut self) {
         self.written = Some(Written::default());
     }
 
-    /// Returns the extents of commands that are done, where they are kept, and the passes that may be there: what has
-    /// been read is as it was.
+    /// Returns the extents of completed commands, when they are recorded, and the passes that each may contain. Blocks
+    /// that were only read are unchanged.
     pub(super) fn written(&self) -> impl Iterator<Item = (Extent, Vec<u64>)> {
         let (blocks, writes) = (self.plan.blocks(), self.plan.direction == Direction::Write);
         let all = self.written.iter().flat_map(Written::all);
@@ -68,7 +68,7 @@ impl Load {
         Extent { first_block: self.posted[cookie as usize].first_block, blocks: self.plan.blocks() }
     }
 
-    /// Returns the pass over the drive that the command with `cookie` is: its own, and greater than those before it.
+    /// Returns the pass number of the command with `cookie`: unique, and greater than those of earlier commands.
     pub(super) fn pass(&self, cookie: u64) -> u64 {
         self.posted[cookie as usize].pass
     }
@@ -78,7 +78,7 @@ impl Load {
         self.turns
     }
 
-    /// The next command, if there is one to post now.
+    /// Returns the next command, if one is to be posted now.
     pub(super) fn next(&mut self, now: Time) -> Option<Command> {
         if now >= self.plan.until {
             return None;
@@ -91,17 +91,17 @@ impl Load {
         Some(Command { direction: self.plan.direction, first_block, blocks, cookie: cookie.into() })
     }
 
-    /// There was no room for the command with `cookie`.
+    /// Releases the cookie of a command that could not be posted because the queue was full.
     pub(super) fn take_back(&mut self, cookie: u64) {
         self.free.push(cookie as u32);
     }
 
-    /// Nothing more is posted.
+    /// Stops posting commands.
     pub(super) fn end(&mut self) {
         self.plan.until = Time::ZERO;
     }
 
-    /// The command with `cookie` is done: it counts as a message of a closed loop does.
+    /// Records the completion of the command with `cookie`: it counts as a message of a closed loop.
     pub(super) fn done(&mut self, now: Time, cookie: u64, sessions: &mut Sessions) {
         let Posted { at: posted, first_block, pass } = self.posted[cookie as usize];
         let turn = self.turn();
@@ -119,7 +119,8 @@ impl Load {
         }
     }
 
-    /// The command with `cookie` has failed: it counts as nothing moved, although some of it may have been.
+    /// Records the failure of the command with `cookie`. It counts as having moved no data, although some may have been
+    /// moved.
     pub(super) fn failed(&mut self, cookie: u64) {
         let Posted { first_block, pass, .. } = self.posted[cookie as usize];
         if let Some(written) = &mut self.written {
@@ -128,12 +129,12 @@ impl Load {
         self.free.push(cookie as u32);
     }
 
-    /// When each command was posted that is done, and how long it took.
+    /// Returns, for each completed command, the time at which it was posted and its duration.
     pub(super) fn all_done(&self) -> &[(Time, Duration)] {
         &self.done
     }
 
-    /// Commands under way.
+    /// Returns the number of commands in flight.
     pub(super) fn under_way(&self) -> usize {
         self.posted.len() - self.free.len()
     }

@@ -1,4 +1,4 @@
-//! A drive that its own host uses: commands are served in units, as those that come over the network are.
+//! A drive that its own host uses: commands are served in units, as those from the network are.
 
 use rnic_base::Time;
 use rnic_nvme::device::Io;
@@ -7,15 +7,15 @@ use rnic_nvme::{DeviceConfig, Drive, Extent, UNIT};
 
 use crate::workload::nvme::BLOCK_LOG2;
 
-/// The drive of a host that uses it itself.
+/// Drive of a host that uses it without the network.
 #[derive(Debug)]
 pub(super) struct LocalDrive {
     drive: Drive,
-    /// Units that are not done of each command, by its cookie.
+    /// Number of units of each command that have not completed, by its cookie.
     left: Box<[u32]>,
 }
 
-/// Blocks of a unit, at most.
+/// Maximum number of blocks of a unit.
 const UNIT_BLOCKS: u32 = UNIT >> BLOCK_LOG2;
 
 impl LocalDrive {
@@ -24,7 +24,7 @@ impl LocalDrive {
         Self { drive: Drive::new(config), left: vec![0; depth as usize].into_boxed_slice() }
     }
 
-    /// Takes a command. Its units wait where the drive has no place.
+    /// Accepts a command. Its units wait when the drive has no free slot.
     pub(super) fn submit(&mut self, now: Time, command: &Command) {
         let Command { direction, first_block, blocks, cookie } = *command;
         self.left[cookie as usize] = blocks.div_ceil(UNIT_BLOCKS);
@@ -35,7 +35,7 @@ impl LocalDrive {
         }
     }
 
-    /// Returns a command whose last unit is done by `now`, if there is one.
+    /// Returns a command whose last unit has completed by `now`, if there is one.
     pub(super) fn done(&mut self, now: Time) -> Option<u64> {
         loop {
             let io = self.drive.done(now)?;
@@ -47,7 +47,7 @@ impl LocalDrive {
         }
     }
 
-    /// Returns when the next unit is done.
+    /// Returns the time at which the next unit completes.
     pub(super) fn next_done(&self) -> Option<Time> {
         self.drive.next_done()
     }

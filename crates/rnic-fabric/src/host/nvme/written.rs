@@ -1,25 +1,25 @@
-//! Which data may lie on a drive in the end.
+//! Data that a drive may contain at the end of a run.
 //!
-//! Commands of a load are of one length and begin at multiples of it, so two of them are about the same blocks or about
-//! none. Of those under way at once, either may be the last to write a block. A command that was done before another
-//! was posted, which is done too, is not: its data is stale.
+//! Commands of a load have one length and start at multiples of it, so two of them have the same blocks or none in
+//! common. Of commands in flight at the same time, any may be the last to write a block. A command that completed
+//! before another completed command was posted cannot be: its data is stale.
 
 use std::collections::BTreeMap;
 
-/// The commands whose data may be there, by their first block.
+/// Commands whose data a block may contain, by their first block.
 #[derive(Debug, Default)]
 pub(super) struct Written(BTreeMap<u64, Place>);
 
 #[derive(Debug, Default)]
 struct Place {
-    /// Passes, and the turn at which each was done.
+    /// Passes, and the turn at which each completed.
     last: Vec<(u64, u64)>,
-    /// Some command is done: the data of before is not there any more.
+    /// Set when a command has completed: the initial data has been overwritten.
     is_over: bool,
 }
 
 impl Written {
-    /// The command of `pass`, which is the turn at which it was posted, is done at `turn`.
+    /// Records that the command of `pass`, which is the turn at which it was posted, completed at `turn`.
     pub(super) fn done(&mut self, first_block: u64, pass: u64, turn: u64) {
         let place = self.0.entry(first_block).or_default();
         place.last.retain(|(_, done)| *done > pass);
@@ -27,12 +27,12 @@ impl Written {
         place.is_over = true;
     }
 
-    /// That of `pass` has failed: its data may have been written, and may come yet.
+    /// Records that the command of `pass` failed: its data may have been written, and may still be.
     pub(super) fn failed(&mut self, first_block: u64, pass: u64) {
         self.0.entry(first_block).or_default().last.push((pass, u64::MAX));
     }
 
-    /// Returns the first block of each command that is done, and the passes that may be there.
+    /// Returns the first block of each completed command, and the passes that it may contain.
     pub(super) fn all(&self) -> impl Iterator<Item = (u64, Vec<u64>)> {
         let over = self.0.iter().filter(|(_, place)| place.is_over);
         over.map(|(first, place)| (*first, place.last.iter().map(|(pass, _)| *pass).collect()))

@@ -1,9 +1,9 @@
-//! What `docs/plans.md` says.
+//! The content of `docs/plans.md`.
 
 use super::Default::{For, Is, Needed, No};
 use super::{Default, Key, Section};
 
-/// What examples are put into.
+/// The plan into which examples are inserted.
 pub(super) const BASE: &str = r#"
 topology = { kind = "star", hosts = 8 }
 links = { rate = "40Gbps", delay = "2us" }
@@ -41,7 +41,7 @@ pub(super) const WORKLOADS: &[&str] =
 
 type OfKinds = (&'static str, &'static [(&'static str, &'static [&'static str])]);
 
-/// Which keys belong to which kind, where the code has no table of that.
+/// The keys of each kind, for tables whose keys per kind are not listed in the code.
 pub(super) const OF_KINDS: &[OfKinds] = &[
     (
         "topology",
