@@ -1,15 +1,15 @@
-//! The adaptive engine of a NIC, as its connections see it: numbers, events, answers.
+//! The adaptive engine of a NIC as seen by its connections: connection numbers, events and responses.
 //!
 //! Source: Falcon (SIGCOMM'25) section 5.1 and figure 8. Connections of one transport share an engine, which runs in
-//! place, behind a latency, or on a thread ([`Location`]). A number is given to a connection for its life. When that
-//! ends while an event is under way, the number rests until the answer has come: an answer never reaches a connection
-//! that did not ask.
+//! place, behind a latency, or on a thread ([`Location`]). A connection keeps its number until it is destroyed. If it
+//! is destroyed while an event is in flight, the number is not reused before the response has arrived, so a response
+//! never reaches a connection that did not send the event.
 //!
-//! **A thread's answers** come when they come, and the driver, who may be asleep, has to notice. So while any are owed
-//! [`AdaptiveEngine::next_at`] names a moment a little later, again and again. The thread could wake the driver
-//! instead; but what wakes it depends on the body (a file descriptor, a condition), would have to reach down to here,
-//! and costs the thread a call of the kernel for each answer. A moment is what every driver waits for anyway; none is
-//! lost, and where no answer is owed there is none.
+//! **Responses of a thread** arrive asynchronously, and the driver, which may be asleep, has to notice them. While any
+//! are outstanding, [`AdaptiveEngine::next_at`] therefore repeatedly names a time a little later. The thread could wake
+//! the driver instead; but the wake-up mechanism depends on the driver (a file descriptor, a condition variable), would
+//! have to reach down to this layer, and costs the thread a system call for each response. Every driver waits for a
+//! time anyway; no response is lost, and without outstanding responses there is no such time.
 
 use std::sync::Arc;
 
@@ -22,29 +22,29 @@ use rnic_policy::FlowActions;
 
 use crate::delivery::{DeliveryConfig, Policies};
 
-/// An engine, and who its connections are.
+/// An adaptive engine and the connections registered with it.
 pub struct AdaptiveEngine {
     place: Place,
-    /// Whose each number is, by number.
+    /// Owner of each number, indexed by number.
     owners: Vec<Owner>,
-    /// Numbers that are nobody's.
+    /// Numbers without an owner.
     free: Vec<u32>,
-    /// Those of its connections' delivery layers: one entry, where all are made alike.
+    /// Policies of its connections' delivery layers: a single entry when all connections are configured alike.
     policies: Vec<Arc<Policies>>,
     counts: EventCounts,
 }
 
-/// What became of events.
+/// Counts of events by outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EventCounts {
-    /// Answered, or to be answered.
+    /// Events accepted: answered, or still to be answered.
     pub entered: u64,
-    /// Not let into a queue that was too full for them; what they told of comes with the flow's next.
+    /// Events rejected because the queue was too full for them; their content is carried by the flow's next event.
     pub held_back: u64,
 }
 
 impl EventCounts {
-    /// Adds those of another engine.
+    /// Adds the counts of another engine.
     pub fn add(&mut self, other: Self) {
         self.entered += other.entered;
         self.held_back += other.held_back;
@@ -57,53 +57,53 @@ enum Place {
     Thread(Box<Threaded>),
 }
 
-/// On a thread.
+/// An engine on a thread.
 struct Threaded {
     port: Port,
-    /// When to look for answers, if any are owed.
+    /// Time of the next poll for responses, if any are outstanding.
     look_at: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Owner {
-    /// As the driver knows it; `None` after its end.
+    /// The driver's name for the connection; `None` once the connection was destroyed.
     name: Option<u32>,
-    /// Events that are not answered.
+    /// Number of events not answered yet.
     under_way: u32,
 }
 
-/// Where to run.
+/// Location of the engine, and the queueing of events for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Placement {
-    /// Where.
+    /// Location of the engine.
     pub location: Location,
-    /// Where answers take time: events that can wait for the engine.
+    /// Number of events that can wait for the engine; applies when responses take time.
     pub queue: usize,
-    /// Where answers take time: which of them enter.
+    /// Selects the events that enter the queue; applies when responses take time.
     pub filter: Filter,
 }
 
 /// See [`Placement`].
 #[derive(Clone, Copy, Debug)]
 pub enum Location {
-    /// In place: an answer takes no time at all.
+    /// In place: a response takes no time at all.
     Inline,
-    /// In place, with answers that take so long.
+    /// In place, with responses delayed by this latency.
     Behind(Latency),
-    /// On a thread, which is started so.
+    /// On a thread, which is started this way.
     Thread(Spawn),
 }
 
-/// Numbers that there is room for in the beginning; doubled when they do not suffice.
+/// Initial capacity in connection numbers; doubled when it does not suffice.
 const NUMBERS_FIRST: u32 = 16;
 
-/// From one look for a thread's answers to the next. An engine that is awake takes less for an event and its way there
-/// and back; a driver that polls looks at each of its turns that are longer. One that sleeps is woken by the kernel
-/// after some 50 us more, which is a round trip between hosts that sleep.
+/// Interval between two polls for a thread's responses. An engine that is awake needs less for an event including the
+/// way there and back; a driver that polls continuously checks in each of its iterations that is longer. A driver that
+/// sleeps is woken by the kernel some 50 us later than this, which is one round trip between hosts that sleep.
 const LOOK_AGAIN: Duration = Duration::from_us(5);
 
 impl AdaptiveEngine {
-    /// An engine for `program`, at `placement`. `config` says how many connections there will be at first.
+    /// Creates an engine for `program` at `placement`. `config` gives the initial number of connections.
     ///
     /// # Errors
     /// When `program` cannot run here, or there is no thread for it.
@@ -122,7 +122,7 @@ impl AdaptiveEngine {
         Ok(Self { place, owners: Vec::new(), free: Vec::new(), policies: Vec::new(), counts: EventCounts::default() })
     }
 
-    /// What a fresh connection does; its flows share the window.
+    /// Returns the actions for a fresh connection, before its first response; its flows share the window.
     pub const fn first(&self) -> &FlowActions {
         match &self.place {
             Place::Inline(processor) => processor.first(),
@@ -131,7 +131,7 @@ impl AdaptiveEngine {
         }
     }
 
-    /// Whether connections keep its policy's state themselves, and hand it over with each event.
+    /// Returns whether connections keep the policy's state themselves and pass it with each event.
     pub const fn is_stateless(&self) -> bool {
         match &self.place {
             Place::Inline(processor) => processor.is_stateless(),
@@ -140,10 +140,10 @@ impl AdaptiveEngine {
         }
     }
 
-    /// A number for the connection that its driver calls `name`.
+    /// Registers the connection that its driver calls `name`, and returns its number.
     ///
     /// # Errors
-    /// When there are no more.
+    /// When there are no more numbers.
     pub fn enter(&mut self, name: u32) -> Result<u32, FaeError> {
         let fresh = Owner { name: Some(name), under_way: 0 };
         if let Some(number) = self.free.pop() {
@@ -161,7 +161,7 @@ impl AdaptiveEngine {
         Ok(number)
     }
 
-    /// What a connection with this `config` shares with others.
+    /// Returns the policies that a connection with this `config` shares with other connections.
     pub(crate) fn policies_of(&mut self, config: &DeliveryConfig) -> Arc<Policies> {
         if let Some(known) = self.policies.iter().find(|known| known.are_those_of(config)) {
             return Arc::clone(known);
@@ -171,7 +171,7 @@ impl AdaptiveEngine {
         Arc::clone(&self.policies[self.policies.len() - 1])
     }
 
-    /// The connection with `number` is no more.
+    /// Deregisters the connection with `number`, which no longer exists.
     pub fn leave(&mut self, number: u32) {
         let owner = &mut self.owners[number as usize];
         owner.name = None;
@@ -180,10 +180,11 @@ impl AdaptiveEngine {
         }
     }
 
-    /// `event` of the flow with `gate` happens now; answers the response if that comes at once.
+    /// Submits `event`, which happens now, of the flow with `gate`; returns the response if it is available
+    /// immediately.
     ///
     /// # Errors
-    /// When it does not enter ([`Filter::admit`]).
+    /// When the event is not admitted ([`Filter::admit`]).
     #[inline]
     pub fn offer(&mut self, now: Time, gate: &mut FlowGate, event: &Event) -> Result<Option<Response>, Refusal> {
         let offered = match &mut self.place {
@@ -203,17 +204,17 @@ impl AdaptiveEngine {
         Ok(None)
     }
 
-    /// Whether it has no connections, and owes no answers.
+    /// Returns whether it has no connections and no outstanding responses.
     pub fn is_idle(&self) -> bool {
         self.free.len() == self.owners.len()
     }
 
-    /// What became of events so far.
+    /// Returns the event counts so far.
     pub const fn counts(&self) -> EventCounts {
         self.counts
     }
 
-    /// Has the engine itself brought near, where answers come at once.
+    /// Prefetches the engine itself, when it runs in place.
     #[inline]
     pub fn touch(&self) {
         if let Place::Inline(processor) = &self.place {
@@ -221,7 +222,7 @@ impl AdaptiveEngine {
         }
     }
 
-    /// The same for the state of the connection with `number`, where answers come at once.
+    /// Prefetches the state of the connection with `number`, when the engine runs in place.
     #[inline]
     pub fn touch_state(&self, number: u32) {
         if let Place::Inline(processor) = &self.place {
@@ -229,7 +230,7 @@ impl AdaptiveEngine {
         }
     }
 
-    /// The next answer that has come by now, and whose it is.
+    /// Returns the next response that has arrived by now, with the name of its connection.
     pub fn poll(&mut self, now: Time) -> Option<(u32, Response)> {
         loop {
             let record = match &mut self.place {
@@ -248,7 +249,7 @@ impl AdaptiveEngine {
         }
     }
 
-    /// When the next answer comes, or may have come.
+    /// Returns the time at which the next response arrives, or may have arrived.
     pub fn next_at(&self) -> Option<Time> {
         match &self.place {
             Place::Inline(_) => None,
@@ -262,7 +263,7 @@ impl Threaded {
     fn offer(&mut self, now: Time, gate: &mut FlowGate, event: &Event) -> Result<(), Refusal> {
         let is_first = !self.port.is_owed();
         self.port.offer(gate, event)?;
-        // Those that are owed already keep their moment.
+        // Responses that are outstanding already keep their poll time.
         if is_first {
             self.look_at = now + LOOK_AGAIN;
         }

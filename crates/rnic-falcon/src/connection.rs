@@ -1,17 +1,20 @@
-//! One connection, whole: both layers, and the gates of its flows to the adaptive engine.
+//! One complete connection: both layers, and the gates of its flows to the adaptive engine.
 //!
-//! Source: Falcon (SIGCOMM'25) figure 2. What the connections of a NIC share ([`Resources`], the adaptive engine, the
-//! wheel, the ring of those that can send) belongs to whoever drives them, and comes in with each call.
+//! Source: Falcon (SIGCOMM'25) figure 2. Objects shared by the connections of a NIC ([`Resources`], the adaptive
+//! engine, the timing wheel, the ring of connections that can send) belong to the driver and are passed in with each
+//! call.
 //!
-//! Whoever drives it:
+//! The driver:
 //!
-//! * hands in requests with [`Connection::submit`] and what its upper layer answers with [`Connection::answer`];
-//! * gives it what arrives ([`Connection::receive`]), and calls [`Connection::transmit`] until nothing leaves;
+//! * submits requests with [`Connection::submit`] and its upper layer's responses with [`Connection::answer`];
+//! * passes received packets to [`Connection::receive`], and calls [`Connection::transmit`] until it returns no packet;
 //! * calls [`Connection::expire`] at [`Connection::timeout`], and [`Connection::transmit`] at
 //!   [`Connection::departure`];
-//! * after each of these, calls [`Connection::consult`], and brings answers that come later ([`Connection::obey`]).
+//! * after each of these, calls [`Connection::consult`], and passes responses that arrive later to
+//!   [`Connection::obey`].
 //!
-//! What is settled above is told below before a call returns; a connection that is dead below dies above.
+//! Transactions settled by the upper layer are reported to the delivery layer before a call returns; when the delivery
+//! layer is dead, the transaction layer becomes dead too.
 
 use rnic_base::{Absence, RareQueue, Time, near_whole};
 use rnic_fae::{Event, FaeError, FlowGate, record::Response};
@@ -36,26 +39,26 @@ pub struct Connection {
     transactions: Transactions,
     delivery: Delivery,
     gates: PerFlow<FlowGate>,
-    /// How the adaptive engine knows it.
+    /// Number of the connection in the adaptive engine.
     number: u32,
-    /// The adaptive engine has not heard of it.
+    /// True until the adaptive engine has accepted the first event of the connection.
     is_fresh: bool,
-    /// Where the adaptive engine keeps nothing. Nowhere else is there memory for it.
+    /// State carried with events, for a stateless adaptive engine. Allocated only in that case.
     carried: Option<Box<Travelling>>,
-    /// Requests whose payload was kept when it died, or when its upper layer failed.
+    /// Requests whose payload was still kept when the connection died or its upper layer failed.
     kept: RareQueue<Rsn>,
 }
 
-/// What the last answers brought, for the next event to take along.
+/// State returned by the last responses, to be carried by the next event.
 #[derive(Debug)]
 struct Travelling {
     flows: PerFlow<Carried>,
-    /// The window towards the NIC is the connection's, and so is when it last changed and in which direction: of
-    /// `flows` it does not count. Would each flow know that of its own answers alone, each would change the window
-    /// once a round trip.
+    /// The NIC window belongs to the connection, and so do the time and the direction of its last change; these fields
+    /// of `flows` are ignored. If each flow knew only the changes made by its own responses, each would change the
+    /// window once per round trip.
     nic_marker: Ticks,
     nic_grew: bool,
-    /// So are shares of resources, which is what Swift has it for.
+    /// Belongs to the connection too, because Swift uses it for the shares of resources.
     metadata: u32,
 }
 
@@ -65,7 +68,7 @@ impl Travelling {
         Self { flows, nic_marker: Ticks::ZERO, nic_grew: false, metadata: 0 }
     }
 
-    /// What the next event of `flow` takes along.
+    /// Returns the state that the next event of `flow` carries.
     fn of(&self, flow: u8) -> Carried {
         let Self { nic_marker, nic_grew, metadata, .. } = *self;
         Carried { nic_marker, nic_grew, metadata, ..self.flows[flow] }
@@ -78,22 +81,22 @@ impl Travelling {
     }
 }
 
-/// What a connection is made with.
+/// Parameters of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionConfig {
-    /// Of the transaction layer.
+    /// Parameters of the transaction layer.
     pub transactions: TransactionConfig,
-    /// Of the packet delivery layer.
+    /// Parameters of the packet delivery layer.
     pub delivery: DeliveryConfig,
-    /// The number of our first request, and of the peer's.
+    /// RSN of the first local request, and of the peer's first request.
     pub first_rsn: [Rsn; 2],
 }
 
 impl Connection {
-    /// A connection on which nothing has happened, called `name` by its driver.
+    /// Creates a connection without any traffic, called `name` by its driver.
     ///
     /// # Errors
-    /// When the adaptive engine has no room for one more.
+    /// When the adaptive engine has no space for one more.
     pub fn new(config: &ConnectionConfig, adaptive: &mut AdaptiveEngine, name: u32) -> Result<Self, FaeError> {
         let [ours, theirs] = config.first_rsn;
         let number = adaptive.enter(name)?;
@@ -109,12 +112,12 @@ impl Connection {
         };
         let first = adaptive.first();
         let flows = config.delivery.flows;
-        // Nothing was measured, so the recovery policy's timeout stands; who hears nothing for that long sends again,
-        // and looks for losses no sooner.
+        // No round trip was measured yet, so the recovery policy's timeout applies; without an acknowledgement for that
+        // long, packets are retransmitted, and losses are not detected sooner.
         let rto = Ticks::of(connection.delivery.rto());
         for flow in 0..flows {
             let fcwnd = first.fcwnd.share(flow, flows);
-            // Who leaves times to the recovery policy leaves them to it from the beginning.
+            // An engine that leaves these times to the recovery policy leaves them to it from the start.
             let first_wait = |set: Ticks| if set == Ticks::ZERO { set } else { rto };
             let (rack, tlp) = (first_wait(first.rack), first_wait(first.tlp));
             connection.take_actions(flow, &FlowActions { fcwnd, rto, rack, tlp, ..*first });
@@ -122,13 +125,13 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The transaction layer, to look at.
+    /// Returns the transaction layer, for inspection.
     #[inline]
     pub const fn transactions(&self) -> &Transactions {
         &self.transactions
     }
 
-    /// The packet delivery layer, to look at.
+    /// Returns the packet delivery layer, for inspection.
     #[inline]
     pub const fn delivery(&self) -> &Delivery {
         &self.delivery
@@ -139,8 +142,9 @@ impl Connection {
         self.delivery.set_attempts_max(attempts_max);
     }
 
-    /// Says when nobody drove the connection last: waits that this fell into are extended, where timeouts follow what
-    /// is measured. To be called before [`Connection::receive`] and [`Connection::expire`].
+    /// Records the last period in which the connection was not driven: timers that were running in it are extended,
+    /// when timeouts follow measured round trips. To be called before [`Connection::receive`] and
+    /// [`Connection::expire`].
     #[inline]
     pub fn note_absence(&mut self, absence: Absence) {
         self.delivery.note_absence(absence);
@@ -200,7 +204,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Lets an upper layer do several things with the transaction layer.
+    /// Lets an upper layer perform several operations on the transaction layer, then settles their results.
     pub fn work<R>(&mut self, now: Time, work: impl FnOnce(&mut Transactions) -> R) -> R {
         let result = work(&mut self.transactions);
         self.settle(now);
@@ -218,7 +222,7 @@ impl Connection {
         self.transactions.withdraw(context);
     }
 
-    /// Takes in a packet that arrives now.
+    /// Processes a packet that arrives now.
     pub fn receive<U: UpperLayer>(
         &mut self,
         now: Time,
@@ -232,14 +236,15 @@ impl Connection {
         reception
     }
 
-    /// The next packet that may leave now.
+    /// Returns the next packet that may be sent now.
     #[inline]
     pub fn transmit<U: UpperLayer>(&mut self, now: Time, resources: &mut Resources, ulp: &mut U) -> Option<Departure> {
         let mut layer = Layer { transactions: &mut self.transactions, resources, ulp };
         self.delivery.transmit(now, &mut layer)
     }
 
-    /// As [`Connection::transmit`], with the packet written to `packet`. When none leaves, that may have been touched.
+    /// Same as [`Connection::transmit`], with the packet written to `packet`. When no packet is sent, `packet` may have
+    /// been modified.
     #[inline]
     pub fn transmit_into<U: UpperLayer>(
         &mut self,
@@ -252,8 +257,9 @@ impl Connection {
         self.delivery.transmit_into(now, packet, &mut layer)
     }
 
-    /// Whether [`Connection::transmit`] would have something to hand out, if it is not for its pacing. What has nothing
-    /// need not be asked before something arrives, is due, is submitted or is answered.
+    /// Returns whether [`Connection::transmit`] would have a packet to send, pacing aside. A connection for which this
+    /// is false need not be checked again before a packet arrives, a timer is due, or a request or response is
+    /// submitted.
     #[inline]
     pub fn has_to_send(&mut self, now: Time) -> bool {
         if self.delivery.has_to_repeat(now) {
@@ -266,8 +272,8 @@ impl Connection {
         open.any() && self.transactions.has_to_send(open)
     }
 
-    /// Has what a packet of this connection needs brought near, as far as it lies apart from the connection; its state
-    /// in `adaptive` is among that.
+    /// Prefetches the memory that a packet of this connection needs and that is stored apart from the connection,
+    /// including its state in `adaptive`.
     #[inline]
     pub fn touch_apart(&self, adaptive: Option<&AdaptiveEngine>) {
         self.transactions.touch_apart();
@@ -280,7 +286,7 @@ impl Connection {
         }
     }
 
-    /// Does what is due.
+    /// Performs the actions that are due now.
     pub fn expire<U: UpperLayer>(&mut self, now: Time, resources: &mut Resources, ulp: &mut U) {
         let mut layer = Layer { transactions: &mut self.transactions, resources, ulp };
         self.delivery.expire(now, &mut layer);
@@ -292,13 +298,14 @@ impl Connection {
         self.settle(now);
     }
 
-    /// The upper layer, which was busy, takes requests again.
+    /// Resumes delivery of requests to the upper layer, which was busy and accepts requests again.
     pub fn resume<U: UpperLayer>(&mut self, now: Time, resources: &mut Resources, ulp: &mut U) {
         Layer { transactions: &mut self.transactions, resources, ulp }.resume(now);
         self.settle(now);
     }
 
-    /// Ends: every transaction of ours ends in error, what is held goes back, nothing more is sent or taken.
+    /// Terminates the connection: every local transaction completes in error, held resources are released, and no
+    /// packet is sent or accepted any more.
     pub fn die<U: UpperLayer>(&mut self, now: Time, resources: &mut Resources, ulp: &mut U) {
         self.delivery.die();
         if !self.transactions.is_dead() {
@@ -307,30 +314,30 @@ impl Connection {
         }
     }
 
-    /// The upper layer has failed for good, see [`Transactions::refuse_all`].
+    /// Handles a permanent failure of the upper layer, see [`Transactions::refuse_all`].
     pub fn refuse_all(&mut self, resources: &mut Resources, code: NackCode) {
         self.transactions.kept().for_each(|rsn| self.kept.push_back(rsn));
         self.transactions.refuse_all(resources, code);
     }
 
-    /// Of a connection that is dead, or whose upper layer has failed: the requests whose payload was kept for their
-    /// turn, and is nothing to anybody any more; each once.
+    /// Returns each request of a dead connection, or of one whose upper layer has failed, whose payload was kept for
+    /// later delivery and is needed no longer; each once.
     pub fn take_kept(&mut self) -> impl Iterator<Item = Rsn> {
         core::iter::from_fn(|| self.kept.pop_front())
     }
 
-    /// Gives the number back to the adaptive engine: nothing is asked of it after this.
+    /// Returns the number to the adaptive engine, which must not be used by this connection afterwards.
     pub fn leave(&mut self, adaptive: &mut AdaptiveEngine) {
         adaptive.leave(self.number);
     }
 
-    /// Whether it has failed for good.
+    /// Returns whether the connection has failed permanently.
     #[inline]
     pub fn is_dead(&self) -> bool {
         self.delivery.is_dead()
     }
 
-    /// When [`Connection::expire`] is to be called; acknowledgements wait for it too.
+    /// Returns the time at which [`Connection::expire`] is to be called, including due times of acknowledgements.
     #[inline]
     pub fn timeout(&self) -> Option<Time> {
         match (self.delivery.timeout(), self.transactions.next_timeout()) {
@@ -339,7 +346,8 @@ impl Connection {
         }
     }
 
-    /// When [`Connection::expire`] is to be called even if [`Connection::transmit`] will be before.
+    /// Returns the time at which [`Connection::expire`] is to be called even if [`Connection::transmit`] is called
+    /// before.
     #[inline]
     pub fn expiry(&self) -> Option<Time> {
         match (self.delivery.expiry(), self.transactions.next_timeout()) {
@@ -348,13 +356,13 @@ impl Connection {
         }
     }
 
-    /// When a packet that is ready and too early may leave.
+    /// Returns the time at which a packet that is ready but held back by pacing may be sent.
     #[inline]
     pub fn departure(&self) -> Option<Time> {
         self.delivery.departure()
     }
 
-    /// What the upper layer has settled is told below.
+    /// Reports transactions settled by the upper layer to the delivery layer.
     fn settle(&mut self, now: Time) {
         while let Some(settled) = self.transactions.settled() {
             match settled {
@@ -364,13 +372,13 @@ impl Connection {
         }
     }
 
-    /// Whether there are reports for the adaptive engine.
+    /// Returns whether there are reports for the adaptive engine.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.delivery.has_signal()
     }
 
-    /// Takes reports to the adaptive engine; answers that come at once are heeded at once.
+    /// Passes the reports to the adaptive engine; responses available immediately are applied immediately.
     #[inline]
     pub fn consult(&mut self, now: Time, resources: &Resources, adaptive: &mut AdaptiveEngine) {
         while let Some(mut report) = self.delivery.signal() {
@@ -379,8 +387,8 @@ impl Connection {
             let mut event =
                 Event { connection: self.number, first: self.is_fresh, queue: 0, report, carried: Carried::default() };
             if let Some(carried) = &self.carried {
-                // Its windows are state too, and of several reports that come together the later ones were made
-                // before the first was answered.
+                // The windows are state too; of several reports passed together, the later ones were made before the
+                // first was answered.
                 (event.report.in_force.fcwnd, event.report.in_force.ncwnd) = self.delivery.windows(flow);
                 event.carried = carried.of(flow);
             }
@@ -392,7 +400,7 @@ impl Connection {
         }
     }
 
-    /// An answer of the adaptive engine has come.
+    /// Applies a response of the adaptive engine that arrived later.
     pub fn obey(&mut self, response: &Response) {
         self.gates[response.flow].answered();
         self.heed(response.flow, response);
@@ -412,7 +420,7 @@ impl Connection {
         self.transactions.set_alphas(alpha(actions.alpha_requests), alpha(actions.alpha_responses));
     }
 
-    /// The connection's window, of all flows.
+    /// Returns the connection's window, the sum over all flows.
     #[inline]
     pub fn fcwnd(&self) -> Cwnd {
         self.delivery.fcwnd()

@@ -1,11 +1,12 @@
-//! The packet delivery layer of one connection: every packet exactly once to the transaction layer, in any order.
+//! The packet delivery layer of one connection: delivers every packet exactly once to the transaction layer, in any
+//! order.
 //!
 //! Source: Falcon (SIGCOMM'25) sections 4.1 to 4.3 and 5.2; specification Rev 0.9, section 9.
 //!
-//! State is divided by direction, and each owner has its methods in files of its own. The two directions do not know
-//! each other: [`Delivery`] gives a packet to the one that it concerns, and carries what passes between them, which is
-//! bases (the receiver's, in what the sender sends) and responses (accepted by the receiver, they acknowledge the
-//! sender's requests). `shared` is lent to both.
+//! State is divided by direction, and each owner has its methods in files of its own. The two directions do not access
+//! each other: [`Delivery`] passes a packet to the direction that it concerns, and transfers the data that both need:
+//! bases (the receiver's, written into packets of the sender) and responses (accepted by the receiver, they acknowledge
+//! the sender's requests). `shared` is passed to both.
 //!
 //! ```text
 //!   sender (DeliverySender)                          receiver (DeliveryReceiver)
@@ -22,13 +23,13 @@
 //!   exchange      packets from and to the driver     pace          the timing wheel that connections of a NIC share
 //! ```
 //!
-//! Everything there may be for each flow is a `PerFlow`, and bitmaps and marks are made with their first use:
-//! most connections have one flow and packets in order, and there may be very many of them.
+//! Per-flow state is a `PerFlow`, and bitmaps and marks are allocated on first use, because most connections have one
+//! flow and packets in order, and there may be very many connections.
 //!
-//! Whoever drives it: gives it what arrives ([`Delivery::receive`]); calls [`Delivery::transmit`] until nothing leaves;
-//! calls [`Delivery::expire`] at [`Delivery::deadline`]; carries reports ([`Delivery::signal`]) to an adaptive
-//! engine and its answers back ([`Delivery::obey`]). Time is an argument. Nothing is allocated once windows have had
-//! their size.
+//! The driver passes received packets to [`Delivery::receive`]; calls [`Delivery::transmit`] until it returns no
+//! packet; calls [`Delivery::expire`] at [`Delivery::deadline`]; passes reports ([`Delivery::signal`]) to an adaptive
+//! engine and its responses to [`Delivery::obey`]. Time is an argument. No memory is allocated once the windows have
+//! reached their size.
 
 mod ack_request;
 mod config;
@@ -67,7 +68,7 @@ use receiver::DeliveryReceiver;
 use sender::DeliverySender;
 use shared::Shared;
 
-/// The packet delivery layer of one connection: its sender, its receiver, and what passes between them.
+/// The packet delivery layer of one connection: its sender, its receiver, and the state shared by both.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     sender: DeliverySender,
@@ -75,7 +76,7 @@ pub struct Delivery {
     shared: Shared,
 }
 
-/// What stands where the next packet will be written.
+/// Initial value of a packet buffer, overwritten by the next packet.
 const BLANK: Packet = Packet {
     cid: Cid::new(0),
     function: 0,
@@ -94,16 +95,17 @@ const BLANK: Packet = Packet {
 };
 
 impl Delivery {
-    /// A connection on which nothing was sent.
+    /// Creates the layer of a connection on which no packet was sent.
     ///
     /// # Panics
-    /// When `config` has a width or a count that there is not.
+    /// When `config` has an invalid width or count.
     pub fn new(config: DeliveryConfig) -> Self {
         let (recovery, paths) = (config.recovery, config.paths);
         Self::with_policies(&config, Arc::new(Policies { recovery, paths }))
     }
 
-    /// As [`Delivery::new`], with `policies`, which others have too, in place of those of `config`.
+    /// Same as [`Delivery::new`], with `policies`, which are shared with other connections, in place of those of
+    /// `config`.
     ///
     /// # Panics
     /// As [`Delivery::new`].
@@ -116,7 +118,7 @@ impl Delivery {
         }
     }
 
-    /// Takes in a packet that arrives now.
+    /// Processes a packet that arrives now.
     #[inline]
     pub fn receive(&mut self, now: Time, arrival: &Arrival<'_>, upper: &mut impl Upper) -> Reception {
         let Self { sender, receiver, shared } = self;
@@ -143,7 +145,7 @@ impl Delivery {
         }
     }
 
-    /// The next packet that may leave now; `None` when there is none.
+    /// Returns the next packet that may be sent now; `None` when there is none.
     #[inline]
     pub fn transmit(&mut self, now: Time, upper: &mut impl Upper) -> Option<Departure> {
         let mut packet = BLANK;
@@ -151,7 +153,8 @@ impl Delivery {
         Some(Departure { packet, label, context, again })
     }
 
-    /// As [`Delivery::transmit`], with the packet written to `packet`. When none leaves, that may have been touched.
+    /// Same as [`Delivery::transmit`], with the packet written to `packet`. When no packet is sent, `packet` may have
+    /// been modified.
     #[inline]
     pub fn transmit_into(&mut self, now: Time, packet: &mut Packet, upper: &mut impl Upper) -> Option<Leaving> {
         let Self { sender, receiver, shared } = self;
@@ -168,20 +171,20 @@ impl Delivery {
         Some(leaving)
     }
 
-    /// Whether an answer is due, or a packet is to be sent again.
+    /// Returns whether an acknowledgement or NACK is due, or a packet is to be retransmitted.
     #[inline]
     pub(crate) fn has_to_repeat(&self, now: Time) -> bool {
         self.receiver.has_answer(now) || self.sender.has_to_repeat()
     }
 
-    /// The gates of first transmissions, pacing aside.
+    /// Returns the gates of first transmissions, pacing aside.
     #[inline]
     pub(crate) fn open_gates(&self) -> Gates {
         self.sender.open_gates(&self.shared.flows)
     }
 
-    /// When [`Delivery::expire`] or [`Delivery::transmit`] is to be called next, if nothing happens before. Not
-    /// later than it must be; sometimes earlier.
+    /// Returns the time of the next call of [`Delivery::expire`] or [`Delivery::transmit`], if nothing happens before.
+    /// Never later than necessary; sometimes earlier.
     #[inline]
     pub fn deadline(&self) -> Option<Time> {
         match (self.timeout(), self.departure()) {
@@ -190,13 +193,13 @@ impl Delivery {
         }
     }
 
-    /// When a packet that is ready and too early may leave: for a timing wheel.
+    /// Returns the time at which a packet that is ready but held back by pacing may be sent: for a timing wheel.
     #[inline]
     pub fn departure(&self) -> Option<Time> {
         self.sender.departure()
     }
 
-    /// [`Delivery::deadline`] without [`Delivery::departure`].
+    /// Returns [`Delivery::deadline`] without [`Delivery::departure`].
     #[inline]
     pub fn timeout(&self) -> Option<Time> {
         match (self.answer_due(), self.expiry()) {
@@ -205,36 +208,36 @@ impl Delivery {
         }
     }
 
-    /// When an acknowledgement or a NACK is due: it leaves when [`Delivery::transmit`] is called.
+    /// Returns the time at which an acknowledgement or a NACK is due: it is sent by [`Delivery::transmit`].
     #[inline]
     pub fn answer_due(&self) -> Option<Time> {
         if self.is_dead() { None } else { self.receiver.answer_due() }
     }
 
-    /// When [`Delivery::expire`] is to be called, whether packets leave meanwhile or not.
+    /// Returns the time at which [`Delivery::expire`] is to be called, whether packets are sent meanwhile or not.
     #[inline]
     pub fn expiry(&self) -> Option<Time> {
         self.sender.expiry(&self.shared.flows)
     }
 
-    /// Does what is due. What leaves because of it leaves in [`Delivery::transmit`].
+    /// Performs the actions that are due. Resulting packets are sent by [`Delivery::transmit`].
     pub fn expire(&mut self, now: Time, upper: &mut impl Upper) {
         self.sender.expire(&mut self.shared, now, upper);
     }
 
-    /// Whether there is a report for the adaptive engine.
+    /// Returns whether there is a report for the adaptive engine.
     #[inline]
     pub(crate) fn has_signal(&self) -> bool {
         !self.shared.signals.is_empty()
     }
 
-    /// The next report for the adaptive engine.
+    /// Returns the next report for the adaptive engine.
     #[inline]
     pub fn signal(&mut self) -> Option<FlowReport> {
         self.shared.signals.pop()
     }
 
-    /// Does what the adaptive engine wants for `flow`, and for the connection.
+    /// Applies the actions of the adaptive engine to `flow` and to the connection.
     ///
     /// # Panics
     /// When the connection has no such flow.
@@ -248,7 +251,7 @@ impl Delivery {
         }
     }
 
-    /// Applies single settings to `flow`, and to the connection.
+    /// Applies individual settings to `flow` and to the connection.
     ///
     /// # Panics
     /// When the connection has no such flow.
@@ -256,129 +259,133 @@ impl Delivery {
         self.sender.apply(&mut self.shared.flows, flow, settings);
     }
 
-    /// The windows of `flow` and of the connection, as reports have them.
+    /// Returns the windows of `flow` and of the connection, in the form used in reports.
     #[inline]
     pub(crate) fn windows(&self, flow: u8) -> (Cwnd, u16) {
         self.sender.windows(&self.shared.flows, flow)
     }
 
-    /// The retransmission timeout at the moment.
+    /// Returns the current retransmission timeout.
     pub(crate) const fn rto(&self) -> Duration {
         self.sender.rto()
     }
 
-    /// Nobody drove the connection for a while.
+    /// Records a period in which the connection was not driven.
     #[inline]
     pub(crate) fn note_absence(&mut self, absence: Absence) {
         self.sender.note_absence(absence);
     }
 
-    /// From now on, a packet that timed out so often is given up.
+    /// Sets the number of timeouts after which a packet is given up.
     pub fn set_attempts_max(&mut self, attempts_max: u16) {
         self.sender.set_attempts_max(attempts_max);
     }
 
-    /// The upper layer has acknowledged a received packet: its sender may forget it.
+    /// Acknowledges a received packet on behalf of the upper layer: its sender may release it.
     pub fn acknowledge(&mut self, now: Time, received: Received) {
         self.receiver.acknowledge(now, received);
     }
 
-    /// The upper layer refuses a received packet after all: a NACK leaves. Refused for want of room is nothing that
-    /// comes later, and is [`Verdict::NoResources`](crate::seam::Verdict::NoResources).
+    /// Refuses a received packet belatedly on behalf of the upper layer: a NACK is sent. A shortage of resources is
+    /// never reported this way, but immediately with [`Verdict::NoResources`](crate::seam::Verdict::NoResources).
     pub fn refuse(&mut self, received: Received, code: NackCode) {
         self.receiver.refuse(received, code);
     }
 
-    /// Says once more, at once, what has arrived, on every flow that a packet came on; whether there is any.
+    /// Sends the acknowledgements again immediately, on every flow on which a packet was received; returns whether
+    /// there is any.
     pub fn repeat_acknowledgements(&mut self, now: Time) -> bool {
         !self.is_dead() && self.receiver.repeat_acknowledgements(now)
     }
 
-    /// Says once more what was refused for good first, at once; whether anything was. The network may have lost the
-    /// NACK, and whoever hears of the connection's end before it cannot know why its requests failed.
+    /// Sends the NACK of the first final refusal again immediately; returns whether there was one. The network may have
+    /// lost the NACK, and a peer that learns of the connection's termination first would not know why its requests
+    /// failed.
     pub fn repeat_refusal(&mut self) -> bool {
         !self.is_dead() && self.receiver.repeat_refusal()
     }
 
-    /// The connection's `fcwnd`: the sum of its flows'.
+    /// Returns the connection's `fcwnd`: the sum over its flows.
     #[inline]
     pub fn fcwnd(&self) -> Cwnd {
         self.shared.flows.fcwnd()
     }
 
-    /// Packets with requests that may be under way, as the adaptive engine has said last: `fcwnd` and `ncwnd`.
+    /// Returns the number of packets with requests that may be in flight, by the last settings of the adaptive engine:
+    /// the minimum of `fcwnd` and `ncwnd`.
     #[inline]
     pub fn window(&self) -> u64 {
         self.fcwnd().whole_packets().min(self.sender.ncwnd().into())
     }
 
-    /// From a packet to the answer that echoes it, the last time; none before the first.
+    /// Returns the last round-trip time, from a packet to the acknowledgement that echoes it; `None` before the first.
     #[inline]
     pub fn round_trip(&self) -> Option<Duration> {
         self.sender.last_round_trip()
     }
 
-    /// Packets from the oldest that is not acknowledged to the last that was sent.
+    /// Returns the number of packets from the oldest unacknowledged one to the last one sent.
     #[inline]
     pub fn span(&self, window: Window) -> u64 {
         self.sender.span(window)
     }
 
-    /// Packets that have left and are not known to have arrived, in both windows. What the receiver was not ready for
-    /// has arrived, until it leaves again.
+    /// Returns the number of packets in both windows that were sent and are not known to have arrived. Packets for
+    /// which the receiver was not ready have arrived, until they are retransmitted.
     #[inline]
     pub fn under_way(&self) -> u64 {
         self.sender.under_way()
     }
 
-    /// From now on so many packets may leave for the first time, beyond those under way.
+    /// Sets the number of packets that may be sent for the first time from now on, beyond those in flight.
     #[inline]
     pub fn set_room(&mut self, packets: u64) {
         self.sender.set_room(packets);
     }
 
-    /// Whether something could have left the last time that [`Delivery::transmit`] was called, had there been room.
+    /// Returns whether the last call of [`Delivery::transmit`] could have sent a packet with more of this credit.
     #[inline]
     pub fn lacks_room(&self) -> bool {
         self.sender.lacks_room()
     }
 
-    /// Packets of `flow` that are not acknowledged.
+    /// Returns the number of packets of `flow` that are not acknowledged.
     #[inline]
     pub fn outstanding_on(&self, flow: u8) -> u32 {
         self.shared.flows.get(flow).outstanding
     }
 
-    /// Packets of `flow` that were acknowledged and are not in an event yet: they go with the flow's next.
+    /// Returns the number of packets of `flow` that were acknowledged and not reported in an event yet: the flow's next
+    /// event reports them.
     #[inline]
     pub fn untold_on(&self, flow: u8) -> u32 {
         self.shared.flows.get(flow).acknowledged.into()
     }
 
-    /// The label of `flow`.
+    /// Returns the label of `flow`.
     #[inline]
     pub fn label(&self, flow: u8) -> FlowLabel {
         self.shared.flows.get(flow).label
     }
 
-    /// Whether everything that was sent is acknowledged.
+    /// Returns whether all packets sent are acknowledged.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.sender.is_quiet()
     }
 
-    /// How far it has come as a receiver.
+    /// Returns the bases of the receiver's windows.
     #[inline]
     pub fn bases(&self) -> WindowBases {
         self.receiver.bases()
     }
 
-    /// Ends: nothing is sent or taken any more.
+    /// Terminates the connection: no packet is sent or accepted any more.
     pub fn die(&mut self) {
         self.sender.die();
     }
 
-    /// Whether it was given up.
+    /// Returns whether the connection was given up.
     #[inline]
     pub fn is_dead(&self) -> bool {
         self.sender.is_dead()
@@ -390,23 +397,24 @@ impl Delivery {
         self.sender.touch_apart();
     }
 
-    /// [`DeliveryCounters::timeouts`] so far.
+    /// Returns [`DeliveryCounters::timeouts`] so far.
     #[inline]
     pub fn timeouts(&self) -> u64 {
         self.shared.counters.timeouts
     }
 
-    /// What has happened so far.
+    /// Returns the event counts so far.
     pub fn counters(&self) -> DeliveryCounters {
         self.shared.counters
     }
 
-    /// Each flow in turn, of a connection that has several: what there is to see of one alone is the connection's.
+    /// Returns each flow of a connection with several flows. With one flow, the values of the connection are those of
+    /// the flow, and the iterator is empty.
     pub fn flows(&self) -> impl Iterator<Item = FlowView> {
         self.shared.flows.views()
     }
 
-    /// How often each flow took another path.
+    /// Returns the number of path changes of each flow.
     pub fn moves(&self) -> [u64; FLOWS_MAX] {
         let mut moves = [0; FLOWS_MAX];
         moves[0] = self.shared.counters.moves;

@@ -12,9 +12,9 @@
 //!
 //! Sources: Falcon (SIGCOMM'25) sections 3 to 5, and the "OCP Falcon Transport Protocol, Rev 0.9" specification.
 //!
-//! The delivery layer numbers packets, opens and closes gates, sends again, and says what became of each packet. The
-//! transaction layer knows what a packet is for. They meet in [`seam`] and nowhere else. [`connection`] puts them
-//! together, with the way to the adaptive engine ([`adaptive`]).
+//! The delivery layer numbers packets, opens and closes gates, retransmits, and reports the outcome of each packet. The
+//! transaction layer knows the transaction that a packet belongs to. Their only interface is [`seam`]. [`connection`]
+//! combines them, and connects them to the adaptive engine ([`adaptive`]).
 
 pub mod adaptive;
 pub mod connection;

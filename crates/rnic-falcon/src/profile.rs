@@ -1,7 +1,7 @@
-//! What a profile says of Falcon, in the words of the two layers and of the adaptive engine.
+//! Conversion of a profile into the configurations of the two Falcon layers and of the adaptive engine.
 //!
-//! Whoever drives connections, verbs in `rnic-engine` or NVMe in `rnic-fabric`, begins with these and adds what it
-//! alone knows: numbers, order, labels.
+//! Drivers of connections, verbs in `rnic-engine` or NVMe in `rnic-fabric`, start with these configurations and add
+//! their own values: numbers, ordering, labels.
 
 use rnic_base::{BitRate, Duration};
 use rnic_fae::{Erased, FaeError, Filter, Form, Latency, ProcessorConfig, Spawn};
@@ -14,8 +14,8 @@ use crate::resources::zone::Zones;
 use crate::resources::{Amount, ResourceConfig};
 
 impl DeliveryConfig {
-    /// The delivery layer of `profile`, whose Falcon has this `shape`. Its order, number, first PSNs, labels and
-    /// attempts are the defaults.
+    /// Returns the delivery layer configuration of `profile`, whose Falcon has this `shape`. Ordering, connection ID,
+    /// first PSNs, labels and attempts are the defaults.
     pub fn of(profile: &Profile, shape: &FalconShape) -> Self {
         Self {
             request_window: shape.request_window,
@@ -34,7 +34,7 @@ impl DeliveryConfig {
 }
 
 impl Isolation {
-    /// That of `shape`, where a transaction has at most `mtu` bytes and the NIC is that of `resources`.
+    /// Returns the isolation of `shape`, for transactions of at most `mtu` bytes on a NIC with `resources`.
     pub fn of(shape: &FalconShape, mtu: u32, resources: &ResourceConfig) -> Self {
         match shape.isolation {
             FalconIsolation::None => Self::None,
@@ -49,7 +49,7 @@ impl Isolation {
 }
 
 impl ResourceConfig {
-    /// Those of a NIC whose first connection has this `shape`: the public simulator's, larger or smaller.
+    /// Returns the resources of a NIC whose first connection has this `shape`: those of the public simulator, scaled.
     pub fn of(shape: &FalconShape) -> Self {
         let whole = Self::GBPS_200;
         let part = |count: u32| (u64::from(count) * u64::from(shape.resources_percent) / 100).max(1) as u32;
@@ -57,13 +57,13 @@ impl ResourceConfig {
             packets: part(amount.packets).max(least.packets),
             buffers: part(amount.buffers).max(least.buffers),
         };
-        // Of each part there must be enough for a transaction of any length, and of those for requests from the
-        // network, two: one at the head of its line while another is there.
+        // Each part must suffice for a transaction of any length; the part for requests from the network for two, one
+        // at the head of its line while another is held.
         let largest = |unit: u32| Amount { packets: 2, buffers: 2 * LENGTH_MAX.div_ceil(unit) };
         let [request_tx, data_tx, response_rx, request_rx] = whole.capacity;
         let (tx, rx) = (largest(whole.units.tx), largest(whole.units.rx));
         let capacity = [scaled(request_tx, tx), scaled(data_tx, tx), scaled(response_rx, rx), scaled(request_rx, rx)];
-        // Half of what was added to reach the least is for heads of lines.
+        // Half of the amount added to reach the minimum is reserved for requests at the head of their line.
         let green = Amount {
             packets: part(whole.zones.green.packets).min(capacity[3].packets - 1).max(1),
             buffers: part(whole.zones.green.buffers).min(capacity[3].buffers - rx.buffers / 2).max(1),
@@ -72,12 +72,12 @@ impl ResourceConfig {
     }
 }
 
-/// Bytes of a transaction at most: the largest MTU and its headers.
+/// Maximum length of a transaction in bytes: the largest MTU and its headers.
 const LENGTH_MAX: u32 = rnic_base::limits::MTU_MAX + 64;
 
 impl AdaptiveEngine {
-    /// The engine of a NIC for the connections of `profile`, whose Falcon has this `shape`. If it is to run on a
-    /// thread, `spawn` starts that.
+    /// Creates the engine of a NIC for the connections of `profile`, whose Falcon has this `shape`. If it is to run on
+    /// a thread, `spawn` starts the thread.
     ///
     /// # Errors
     /// When the profile's control policy cannot run here, or there is no thread for it.
@@ -102,8 +102,8 @@ impl AdaptiveEngine {
         };
         let queue = shape.fae_queue as usize;
         let first = queue * shape.fae_throttle as usize / 100;
-        // What follows from each threshold has a third of the rest; of a short one the mildest has most, or nothing
-        // would enter.
+        // The range above each threshold is a third of the rest; in a short queue the mildest threshold gets most of
+        // it, because otherwise no event would be admitted.
         let rest = queue - first;
         let thresholds = [first, first + rest.div_ceil(3), first + (2 * rest).div_ceil(3)];
         let filter = Filter { thresholds, ..Filter::open(queue) };

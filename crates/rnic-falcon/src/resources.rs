@@ -1,33 +1,34 @@
-//! What a NIC has for transactions: contexts and buffers, carved into pools that cannot starve each other.
+//! Transaction resources of a NIC: contexts and buffers, divided into pools that cannot starve each other.
 //!
 //! Sources: Falcon (SIGCOMM'25) sections 4.5, 4.6 and figure 6; specification Rev 0.9 section 8.2. Mechanisms F-31 to
 //! F-35.
 //!
-//! A *context* (here: packet) is room for what is known of one packet, a *buffer* a unit of room for payload or gather
-//! lists. Both exist for sending and for receiving, and both are carved once more, between requests and responses. That
-//! makes four parts ([`Part`]), and three rules by which something always moves (CR#1 to CR#3 of the specification):
-//! what arrives and what leaves never wait for each other; requests and responses of one direction never wait for each
-//! other; and the request whose turn it is ([head of line](zone)) is admitted where others are not.
+//! A *context* (here: packet) is space for the state of one packet, a *buffer* a unit of space for payload or gather
+//! lists. Both exist for sending and for receiving, and each is divided again between requests and responses. That
+//! makes four parts ([`Part`]), and three rules that guarantee progress (CR#1 to CR#3 of the specification): received
+//! and sent packets never wait for each other; requests and responses of one direction never wait for each other; and
+//! the request next in order ([head of line](zone)) is admitted when others are not.
 //!
-//! A fourth is ours: a little is [left for messages that have begun](ResourceConfig::reserve). Sends to a receiver
-//! that is not ready hold their contexts for as long as it pleases. Where its receives are lent to messages of other
-//! connections (a shared receive queue), they wait for these messages, whose rest waits for contexts; neither paper nor
-//! specification says how that ends.
+//! A fourth rule is the project's own: a small amount is [reserved for messages already
+//! started](ResourceConfig::reserve). Sends to a receiver that is not ready hold their contexts for an unlimited time.
+//! When its receives are assigned to messages of other connections (a shared receive queue), it waits for these
+//! messages, whose remaining packets wait for contexts; neither paper nor specification defines how this deadlock is
+//! resolved.
 //!
-//! The life of what is held (F-33): who accepts a request from the upper layer reserves room for the packet to send
-//! *and* for what will come back; a target takes room as packets arrive and as its upper layer answers. Room to receive
-//! returns on delivery to the upper layer, room to send when the packet is acknowledged.
+//! Lifetime of held resources (F-33): accepting a request from the upper layer reserves resources for the packet to
+//! send *and* for its response; a target takes resources as packets arrive and as its upper layer responds. Receive
+//! resources are released on delivery to the upper layer, send resources when the packet is acknowledged.
 //!
 //! Deviations and choices:
 //!
 //! * two zones, as in the specification; the public simulator has a third, in which not even every head of line is
-//!   admitted, that neither paper nor specification know;
-//! * a Push takes one buffer for each begun unit of its length. The public simulator lets the first 64 bytes and eight
-//!   gather entries ride in the context; the specification's table does not;
+//!   admitted, which is in neither paper nor specification;
+//! * a Push takes one buffer for each started unit of its length. The public simulator stores the first 64 bytes and
+//!   eight gather entries in the context; the specification's table does not;
 //! * no credits (specification 2.4 has counters of a connection, a function and a host): a connection's share and the
-//!   pools are asked when a request is handed in, and Xoff is the answer, so nothing fails for want of them;
-//! * what a connection may hold is counted where its upper layer hands requests in ([`threshold`]); what comes from
-//!   the network is bounded by the sender's windows and by zones.
+//!   pools are checked when a request is submitted, and Xoff is returned, so no request fails for lack of resources;
+//! * the resources of a connection are counted where its upper layer submits requests ([`threshold`]); packets from the
+//!   network are bounded by the sender's windows and by zones.
 
 pub mod cost;
 pub mod level;
@@ -41,38 +42,38 @@ mod tests;
 use level::Level;
 use zone::{Zone, Zones};
 
-/// So many packets and buffers.
+/// A number of packets and buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Amount {
-    /// Contexts.
+    /// Number of contexts.
     pub packets: u32,
-    /// Buffers, in the units of their direction.
+    /// Number of buffers, in the units of their direction.
     pub buffers: u32,
 }
 
 impl Amount {
-    /// Nothing.
+    /// No packets and no buffers.
     pub const NONE: Self = Self { packets: 0, buffers: 0 };
 
-    /// One packet with `buffers`.
+    /// Returns one packet with `buffers`.
     #[inline]
     pub const fn packet(buffers: u32) -> Self {
         Self { packets: 1, buffers }
     }
 
-    /// Whether `other` is no larger in either.
+    /// Returns whether neither number of `other` exceeds that of `self`.
     #[inline]
     pub const fn covers(self, other: Self) -> bool {
         self.packets >= other.packets && self.buffers >= other.buffers
     }
 
-    /// More by `other`.
+    /// Adds `other`.
     #[inline]
     pub(crate) fn add(&mut self, other: Self) {
         *self = self.plus(other);
     }
 
-    /// Less by `other`, which must be covered.
+    /// Subtracts `other`, which must be covered.
     #[inline]
     pub(crate) fn subtract(&mut self, other: Self) {
         *self = self.minus(other);
@@ -83,53 +84,54 @@ impl Amount {
         Self { packets: self.packets + other.packets, buffers: self.buffers + other.buffers }
     }
 
-    /// The less of each.
+    /// Returns the minimum of each number.
     #[inline]
     fn min(self, other: Self) -> Self {
         Self { packets: self.packets.min(other.packets), buffers: self.buffers.min(other.buffers) }
     }
 
-    /// What is left; both must be covered.
+    /// Returns the difference; both numbers of `other` must be covered.
     #[inline]
     const fn minus(self, other: Self) -> Self {
         Self { packets: self.packets - other.packets, buffers: self.buffers - other.buffers }
     }
 }
 
-/// A part of the resources: which direction, and for what (figure 6).
+/// A part of the resources, by direction and purpose (figure 6).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Part {
-    /// To send requests of our upper layer: Pull Requests, Push Data.
+    /// For sending requests of the local upper layer: Pull Requests, Push Data.
     RequestTx,
-    /// To send what others have asked for: Pull Data.
+    /// For sending responses to remote requests: Pull Data.
     DataTx,
-    /// To receive what our requests bring: completions, Pull Data.
+    /// For receiving responses to local requests: completions, Pull Data.
     ResponseRx,
-    /// To receive the requests of others.
+    /// For receiving remote requests.
     RequestRx,
 }
 
 impl Part {
-    /// All of them.
+    /// All parts.
     pub const ALL: [Self; 4] = [Self::RequestTx, Self::DataTx, Self::ResponseRx, Self::RequestRx];
 }
 
-/// Which parts have room of their own. All but the first are there to show what they break (`tests/deadlock.rs`).
+/// Selects the parts that have a pool of their own. All variants but the first exist to demonstrate the failures that
+/// they cause (`tests/deadlock.rs`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Carving {
-    /// Each: as in figure 6.
+    /// Each part has its own pool, as in figure 6.
     #[default]
     Full,
-    /// Sending and receiving share: requests have a pool, responses have a pool.
+    /// Sending and receiving share: one pool for requests, one pool for responses.
     SharedDirections,
-    /// Requests and responses share: sending has a pool, receiving has a pool.
+    /// Requests and responses share: one pool for sending, one pool for receiving.
     SharedClasses,
-    /// One pool.
+    /// All parts share one pool.
     None,
 }
 
 impl Carving {
-    /// Which pool `part` draws from.
+    /// Returns the index of the pool that `part` uses.
     const fn pool(self, part: Part) -> usize {
         match (self, part) {
             (Self::Full, _) => part as usize,
@@ -142,29 +144,29 @@ impl Carving {
     }
 }
 
-/// How much there is, and how it is divided.
+/// Amount of resources, and their division.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResourceConfig {
-    /// What each part has, in the order of [`Part::ALL`].
+    /// Capacity of each part, in the order of [`Part::ALL`].
     pub capacity: [Amount; 4],
-    /// Which parts share.
+    /// Parts that share a pool.
     pub carving: Carving,
-    /// When requests of others must be at the head of their line.
+    /// Condition under which remote requests must be at the head of their line.
     pub zones: Zones,
-    /// Of what requests of our upper layer need, left for those that go on with a message that the peer takes in, of
-    /// a connection that holds nothing else: they are never put off, so what they hold comes back. One packet's is
-    /// enough.
+    /// Share of the resources for local requests that is reserved for requests that continue a message which the peer
+    /// is receiving, of a connection that holds nothing else: the peer never delays them, so their resources are
+    /// released. One packet is enough.
     pub reserve: cost::Transaction,
-    /// Bytes of a buffer.
+    /// Size of a buffer in bytes.
     pub units: cost::Units,
 }
 
 impl ResourceConfig {
-    /// A NIC of 200 Gbit/s as the public simulator's examples have it.
+    /// A NIC of 200 Gbit/s as in the public simulator's examples.
     ///
-    /// Payload to be sent stays in the host's memory until its packet leaves: to send, a transaction of any length
-    /// takes one buffer, for its headers and the list of where its payload lies. That is how the examples come to
-    /// have as many buffers as contexts to send with; they count 64 bytes of what is written inline.
+    /// Payload to be sent stays in the host's memory until its packet is sent: to send, a transaction of any length
+    /// takes one buffer, for its headers and the list of its payload addresses. This is why the examples have as many
+    /// buffers as contexts for sending; they assume 64 bytes of inline data.
     pub const GBPS_200: Self = Self {
         capacity: [
             Amount { packets: 5_775, buffers: 5_775 },
@@ -179,11 +181,11 @@ impl ResourceConfig {
     };
 }
 
-/// Longer than any transaction.
+/// Size of a send buffer in bytes, longer than any transaction.
 const TX_UNIT: u32 = 1 << 16;
 
-/// Room that somebody holds. It goes back with [`Resources::release`]; who forgets it has lost it, which
-/// [`Resources::is_idle`] tells.
+/// Resources held by a caller, to be returned with [`Resources::release`]; dropping the value without that loses them,
+/// which [`Resources::is_idle`] reveals.
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "what is held must be released"]
 pub struct Held {
@@ -192,22 +194,23 @@ pub struct Held {
 }
 
 impl Held {
-    /// How much.
+    /// Returns the amount held.
     #[inline]
     pub const fn amount(&self) -> Amount {
         self.amount
     }
 }
 
-/// What is held for one packet, as short as an entry of a ring wants it: buffers and one; 0 when nothing is held.
+/// Resources held for one packet, in the compact form of a ring entry: the number of buffers plus one; 0 when nothing
+/// is held.
 #[derive(Debug)]
 pub(crate) struct Room(u16);
 
 impl Room {
-    /// Nothing.
+    /// Nothing is held.
     pub(crate) const NONE: Self = Self(0);
 
-    /// Keeps `held`, which is of one packet no longer than any there is.
+    /// Stores `held`, which belongs to one packet of valid length.
     #[inline]
     pub(crate) fn of(held: Held) -> Self {
         let Amount { packets, buffers } = held.amount;
@@ -215,7 +218,7 @@ impl Room {
         Self(buffers as u16 + 1)
     }
 
-    /// Gives it out as `part`'s, which it was taken of; none when there is none (any more).
+    /// Takes the resources out as those of `part`, to which they belong; `None` when nothing is held (any more).
     #[inline]
     pub(crate) fn take(&mut self, part: Part) -> Option<Held> {
         let buffers = self.0.checked_sub(1)?;
@@ -224,33 +227,34 @@ impl Room {
     }
 }
 
-/// What a [`Room`] can say. A transaction has less than 64 KB, so that buffers would have to be of one byte to be more.
+/// Maximum number of buffers that a [`Room`] can store. A transaction has less than 64 KB, so only buffers of one byte
+/// could exceed it.
 const BUFFERS_OF_PACKET_MAX: u32 = 0xfffe;
 
 /// All resources of a NIC.
 #[derive(Debug)]
 pub struct Resources {
     config: ResourceConfig,
-    /// By part, see [`Carving::pool`].
+    /// Pool index by part, see [`Carving::pool`].
     pools: [u8; 4],
-    /// By pool.
+    /// Free amount by pool.
     free: [Amount; 4],
     capacity: [Amount; 4],
-    /// The least that there was free, by pool.
+    /// Minimum of the free amount so far, by pool.
     least_free: [Amount; 4],
-    /// What others' requests hold: zones go by that.
+    /// Amount held by remote requests, which determines the zone.
     requests_held: Amount,
-    /// Of these, buffers of what is on its way into the host's memory.
+    /// Number of these buffers with data that is still being written to the host's memory.
     backlog: u32,
     level: Level,
     refused: u64,
 }
 
 impl Resources {
-    /// Everything free.
+    /// Creates resources that are all free.
     ///
     /// # Panics
-    /// When there is a reserve, and parts share pools, or nothing is left for anybody else.
+    /// When there is a reserve, and parts share pools, or nothing is left besides the reserve.
     pub fn new(config: ResourceConfig) -> Self {
         let reserve = config.reserve;
         let leaves = |part: Part, reserve: Amount| config.capacity[part as usize].packets > reserve.packets;
@@ -275,12 +279,12 @@ impl Resources {
         }
     }
 
-    /// What it was made of.
+    /// Returns the configuration.
     pub const fn config(&self) -> &ResourceConfig {
         &self.config
     }
 
-    /// What `part` has left (with whom it shares).
+    /// Returns the free amount of `part` (including parts that share its pool).
     #[inline]
     pub fn free(&self, part: Part) -> Amount {
         self.free[self.pool(part)]
@@ -291,12 +295,12 @@ impl Resources {
         usize::from(self.pools[part as usize] & 3)
     }
 
-    /// What `part` has in all (with whom it shares).
+    /// Returns the total amount of `part` (including parts that share its pool).
     pub fn capacity(&self, part: Part) -> Amount {
         self.capacity[self.pool(part)]
     }
 
-    /// How full the fullest part has been, in thousandths of what it has: of its contexts, and of its buffers.
+    /// Returns the highest occupancy of any pool so far, in thousandths of its capacity: of contexts, and of buffers.
     pub fn fullest(&self) -> Amount {
         let share = |held: u32, of: u32| (u64::from(held) * 1_000 / u64::from(of.max(1))) as u32;
         let mut fullest = Amount::NONE;
@@ -308,23 +312,23 @@ impl Resources {
         fullest
     }
 
-    /// Whether nothing is held.
+    /// Returns whether nothing is held.
     pub fn is_idle(&self) -> bool {
         self.free == self.capacity
     }
 
-    /// How often somebody was refused for want of room.
+    /// Returns the number of refusals for lack of resources.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Takes `amount` of `part`, when it is there.
+    /// Takes `amount` of `part`, when it is available.
     #[inline]
     pub fn hold(&mut self, part: Part, amount: Amount) -> Option<Held> {
         self.hold_above(part, amount, Amount::NONE)
     }
 
-    /// Takes `amount` of `part`, when it is there and `left` stays.
+    /// Takes `amount` of `part`, when it is available and `left` remains.
     #[inline]
     fn hold_above(&mut self, part: Part, amount: Amount, left: Amount) -> Option<Held> {
         let pool = self.pool(part);
@@ -342,8 +346,8 @@ impl Resources {
         Some(Held { part, amount })
     }
 
-    /// Takes what a request of our upper layer needs from acceptance to completion: all of it or nothing; of the
-    /// [reserve](ResourceConfig::reserve) too, if it is for such as this one.
+    /// Takes the resources that a local request needs from acceptance to completion: all or nothing; with `of_reserve`
+    /// from the [reserve](ResourceConfig::reserve) too.
     #[inline]
     pub fn hold_transaction(&mut self, need: cost::Transaction, of_reserve: bool) -> Option<(Held, Held)> {
         let left = if of_reserve { cost::Transaction::NONE } else { self.config.reserve };
@@ -355,7 +359,8 @@ impl Resources {
         Some((tx, rx))
     }
 
-    /// Whether a request of our upper layer may find room now: of those for whom the reserve is, or of others.
+    /// Returns whether resources may be available for a local request now: with `of_reserve` for one entitled to the
+    /// reserve, otherwise for any other.
     #[inline]
     pub fn may_hold_transaction(&self, of_reserve: bool) -> bool {
         let left = if of_reserve { cost::Transaction::NONE } else { self.config.reserve };
@@ -363,8 +368,8 @@ impl Resources {
         has(Part::RequestTx, left.tx) && has(Part::ResponseRx, left.rx)
     }
 
-    /// Takes what a request from the network needs. Where room is short, only requests at the head of their line are
-    /// let in.
+    /// Takes the resources that a request from the network needs. In a shortage, only requests at the head of their
+    /// line are admitted.
     #[inline]
     pub fn hold_arrival(&mut self, need: Amount, head_of_line: bool) -> Option<Held> {
         if !head_of_line && self.zone() == Zone::Red {
@@ -374,8 +379,8 @@ impl Resources {
         self.hold(Part::RequestRx, need)
     }
 
-    /// As [`Resources::hold_arrival`], for a request that may go on to its upper layer at once: whether there is room.
-    /// If it does go on, [`Resources::pass_arrival`] follows; if not, what it needs is held as always.
+    /// Returns whether [`Resources::hold_arrival`] would succeed, for a request that may be passed to its upper layer
+    /// immediately. If it is passed on, [`Resources::pass_arrival`] follows; if not, its resources are held as usual.
     #[inline]
     pub(crate) fn admits_arrival(&mut self, need: Amount, head_of_line: bool) -> bool {
         let admits = (head_of_line || self.zone() == Zone::Green) && self.free(Part::RequestRx).covers(need);
@@ -383,7 +388,8 @@ impl Resources {
         admits
     }
 
-    /// A request that was admitted is with its upper layer: as if room had been held for it and given back.
+    /// Accounts for an admitted request that was passed to its upper layer immediately, as if its resources had been
+    /// held and released.
     #[inline]
     pub(crate) fn pass_arrival(&mut self, need: Amount) {
         self.level.update(self.requests_held.plus(need));
@@ -392,8 +398,8 @@ impl Resources {
         self.least_free[pool] = self.least_free[pool].min(self.free[pool].minus(need));
     }
 
-    /// Payload that upper layers have taken fills `buffers` until it is in the host's memory (F-18): as many of them as
-    /// are free count, as held by requests from the network.
+    /// Sets the number of `buffers` filled with payload that upper layers have accepted and that is not yet written to
+    /// the host's memory (F-18). They count as held by requests from the network, as far as free buffers exist.
     pub fn set_backlog(&mut self, buffers: u32) {
         let pool = self.pool(Part::RequestRx);
         let free = &mut self.free[pool].buffers;
@@ -406,25 +412,26 @@ impl Resources {
         self.level.update(self.requests_held);
     }
 
-    /// The zone that requests from the network meet.
+    /// Returns the current zone for requests from the network.
     #[inline]
     pub fn zone(&self) -> Zone {
         self.config.zones.zone(self.requests_held)
     }
 
-    /// How full the room for requests from the network is, 0 to 31, smoothed: travels in acknowledgements (F-18).
+    /// Returns the smoothed occupancy of the resources for requests from the network, 0 to 31: carried in
+    /// acknowledgements (F-18).
     #[inline]
     pub fn rx_level(&self) -> u8 {
         self.level.of(self.config.capacity[Part::RequestRx as usize])
     }
 
-    /// What requests from the network hold: what the receive level is measured by.
+    /// Returns the amount held by requests from the network, from which the receive level is computed.
     #[inline]
     pub const fn requests_held(&self) -> Amount {
         self.requests_held
     }
 
-    /// Gives back.
+    /// Releases held resources.
     #[inline]
     pub fn release(&mut self, held: Held) {
         if held.part == Part::RequestRx {

@@ -1,26 +1,27 @@
-//! The transaction layer of one connection: requests in, completions out, in the order that the connection promises.
+//! The transaction layer of one connection: accepts requests and delivers completions, in the order that the connection
+//! guarantees.
 //!
 //! Sources: Falcon (SIGCOMM'25) sections 4.4, 4.5 and appendix A; specification Rev 0.9 sections 6, 8 and 11.
 //! Mechanisms F-2, F-3, F-5 to F-8, F-33, F-34, F-41.
 //!
-//! A *transaction* is at most one packet of data: a Push takes it there, a Pull brings it back. Its initiator numbers
-//! it (RSN); the target hands requests to its upper layer in that order, and the initiator hands back completions in
-//! it, when the connection is ordered. Both halves live in every connection: [`initiator`] for our requests, [`target`]
-//! for the peer's.
+//! A *transaction* moves at most one packet of data: a Push from initiator to target, a Pull from target to initiator.
+//! Its initiator numbers it (RSN); on an ordered connection, the target delivers requests to its upper layer in that
+//! order, and the initiator delivers completions in that order. Every connection has both halves: [`initiator`] for
+//! local requests, [`target`] for the peer's.
 //!
-//! What passes to the delivery layer goes through [`Layer`], which implements [`crate::seam::Upper`]. What the target's
-//! upper layer settles later comes out of [`Transactions::settled`], for `Delivery::acknowledge` and
+//! The interface to the delivery layer is [`Layer`], which implements [`crate::seam::Upper`]. Transactions that the
+//! target's upper layer settles later are returned by [`Transactions::settled`], for `Delivery::acknowledge` and
 //! `Delivery::refuse`.
 //!
 //! Choices where the sources are silent or disagree:
 //!
-//! * an error of a Pull travels inside the upper layer's headers of an empty Pull Data (specification 6.6.5), whatever
-//!   kind of error it is: a Pull Request is acknowledged on receipt, so it could not be refused later;
-//! * Pull Data shorter than asked is normal, longer ends the transaction with an operation error;
-//! * a Resync has the window of what it stands for;
-//! * NACKs for a filtered flow (xLR) are understood and never sent: Rev 0.9 does not say what filters;
-//! * the transaction timeout runs from the first transmission: one that never left has no number that the other side
-//!   could miss.
+//! * an error of a Pull is carried in the upper layer's headers of an empty Pull Data (specification 6.6.5), whatever
+//!   its type: a Pull Request is acknowledged on receipt, so it cannot be refused later;
+//! * Pull Data shorter than requested is normal, longer completes the transaction with an operation error;
+//! * a Resync has the window of the packet that it replaces;
+//! * NACKs for a filtered flow (xLR) are processed and never sent: Rev 0.9 does not define the filter;
+//! * the transaction timeout runs from the first transmission: a transaction never sent has no sequence number that the
+//!   peer could miss.
 
 pub mod ulp;
 
@@ -41,133 +42,135 @@ pub use layer::Layer;
 use target::Target;
 pub use ulp::{Answer, Completion, PullReply, PushReply, Request, UpperLayer};
 
-/// What a connection promises about order (F-6). Weak order (data placed as it comes, completions in order) is built by
-/// the upper layer on an unordered connection.
+/// Ordering guarantee of a connection (F-6). Weak order (data placed on arrival, completions in order) is implemented
+/// by the upper layer on an unordered connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Ordering {
-    /// Requests reach the target's upper layer, and completions the initiator's, in the order of requests.
+    /// Requests are delivered to the target's upper layer, and completions to the initiator's, in the order of
+    /// requests.
     #[default]
     Ordered,
-    /// Both as they come.
+    /// Requests and completions are delivered in the order of arrival.
     Unordered,
 }
 
-/// What both ends of a connection have agreed on, and what this end may hold.
+/// Parameters agreed between both ends of a connection, and limits of the local end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TransactionConfig {
-    /// Order.
+    /// Ordering guarantee.
     pub ordering: Ordering,
-    /// The upper layer.
+    /// Protocol of the upper layer.
     pub protocol: UlpProtocol,
-    /// Bytes of a transaction, at most: headers of the upper layer, data and padding (F-3).
+    /// Maximum size of a transaction in bytes: headers of the upper layer, data and padding (F-3).
     pub mtu: u16,
-    /// Transactions under way, at most; a power of two.
+    /// Maximum number of transactions in flight; a power of two.
     pub outstanding: u32,
-    /// A transaction whose packet has left and that is not complete after so long ends in error. Much larger than a
+    /// Time after which a transaction whose packet was sent and that is not complete ends in error. Much larger than a
     /// packet's timeout.
     pub timeout: Duration,
-    /// How it is kept from taking what others need.
+    /// Limit on the resources of the connection, for isolation from others.
     pub isolation: Isolation,
 }
 
-/// Transactions under way in one direction of one connection, at most: what a context can name.
+/// Maximum number of transactions in flight in one direction of one connection, given by the size of a context.
 pub const OUTSTANDING_MAX: u32 = 1 << 16;
 
-/// Not by the clock.
+/// Later than every time: the value of a timer that is not set.
 const NEVER: Time = Time::from_ps(u64::MAX);
 
-/// The two sorts of transactions (F-2): where data flows.
+/// The two types of transactions (F-2), by direction of data flow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
-    /// To the target: RDMA Write and Send; NVMe requests.
+    /// Data flows to the target: RDMA Write and Send; NVMe requests.
     Push,
-    /// From the target: RDMA Read and atomics; NVMe data of Writes.
+    /// Data flows from the target: RDMA Read and atomics; NVMe data of Writes.
     Pull,
 }
 
-/// What the upper layer hands in.
+/// A transaction submitted by the upper layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Submission {
-    /// Which way data flows.
+    /// Direction of data flow.
     pub kind: Kind,
-    /// Bytes that it moves, with the upper layer's headers and padding: what `Request Length` says on the wire.
+    /// Bytes moved, with the upper layer's headers and padding: the value of `Request Length` on the wire.
     pub length: u16,
-    /// Payload bytes of the request's own packet, behind the upper layer's headers: none for a Pull.
+    /// Payload bytes of the request's own packet, without the upper layer's headers: zero for a Pull.
     pub payload_len: u32,
-    /// The upper layer's headers, to be kept until they are not needed; without, it is asked for them
-    /// ([`UpperLayer::headers`]) when a packet leaves.
+    /// The upper layer's headers, stored until they are no longer needed; when `None`, they are requested from the
+    /// upper layer ([`UpperLayer::headers`]) whenever a packet is sent.
     pub ulp: Option<Ulp>,
-    /// Comes back with the completion.
+    /// Identifier returned with the completion.
     pub tag: u64,
-    /// It goes on with what the peer's upper layer takes in: when all before it is acknowledged, it is not put off
-    /// (RNR). For such there is a [reserve](crate::resources::ResourceConfig::reserve).
+    /// True when the transaction continues a message that the peer's upper layer is receiving: once all earlier ones
+    /// are acknowledged, the peer does not delay it (RNR). Such transactions may use the
+    /// [reserve](crate::resources::ResourceConfig::reserve).
     pub continues: bool,
 }
 
-/// Why a submission is not taken.
+/// Reason for which a submission is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SubmitError {
-    /// Xoff (F-34): come back when [`Transactions::paused`] says no. Nothing was taken.
+    /// Xoff (F-34): submit again when [`Transactions::paused`] returns false. No resources were taken.
     #[error("no room for another transaction now")]
     Paused,
-    /// Longer than a transaction may be.
+    /// Longer than the maximum size of a transaction.
     #[error("a transaction of {length} bytes is longer than the connection's {mtu}")]
     TooLong {
-        /// What was asked.
+        /// Submitted length in bytes.
         length: u16,
-        /// What is agreed.
+        /// Agreed maximum in bytes.
         mtu: u16,
     },
-    /// Nothing to move, a Pull Request with payload, or more payload than the whole is long.
+    /// No bytes to move, a Pull Request with payload, or more payload than the total length.
     #[error("the request makes no sense")]
     Senseless,
-    /// It has failed for good.
+    /// The connection has failed permanently.
     #[error("the connection is dead")]
     Dead,
 }
 
-/// Why the target's upper layer cannot answer or acknowledge.
+/// Reason for which the target's upper layer cannot respond or acknowledge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AnswerError {
-    /// No room to send it: try again later.
+    /// No resources to send the response: to be tried again later.
     #[error("no room for Pull Data now")]
     Paused,
-    /// More bytes than were asked for.
+    /// More bytes than were requested.
     #[error("{length} bytes answer a Pull of {asked}")]
     TooLong {
-        /// What was given.
+        /// Length of the response in bytes.
         length: u32,
-        /// What was asked.
+        /// Requested length in bytes.
         asked: u16,
     },
-    /// There is no such request, or it waits for no such thing.
+    /// There is no such request, or it does not wait for this operation.
     #[error("no such request waits")]
     Unknown,
 }
 
-/// What the target's upper layer has settled about a received packet.
+/// Decision of the target's upper layer about a received packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Settled {
-    /// `Delivery::acknowledge`.
+    /// To be passed to `Delivery::acknowledge`.
     Acknowledged(Received),
-    /// `Delivery::refuse`.
+    /// To be passed to `Delivery::refuse`.
     Refused(Received, NackCode),
 }
 
-/// What has been counted on a connection.
+/// Counters of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TransactionStats {
-    /// Transactions taken from the upper layer.
+    /// Transactions accepted from the upper layer.
     pub submitted: u64,
-    /// Completions handed to it.
+    /// Completions delivered to the upper layer.
     pub completed: u64,
-    /// Of those, in error.
+    /// Completions in error, included in `completed`.
     pub completed_in_error: u64,
-    /// Requests handed to the target's upper layer, and accepted by it.
+    /// Requests delivered to the target's upper layer, and accepted by it.
     pub delivered: u64,
-    /// Requests that it was not ready for.
+    /// Requests for which the upper layer was not ready.
     pub not_ready: u64,
-    /// Packets that found no room.
+    /// Packets rejected for lack of resources.
     pub no_resources: u64,
 }
 
@@ -179,15 +182,15 @@ pub struct Transactions {
     target: Target,
     usage: Usage,
     stats: TransactionStats,
-    /// Whose turn it is among queues that could all send (F-41).
+    /// State of the round robin among queues that could all send (F-41).
     turn: u8,
     dead: bool,
-    /// The target's upper layer has failed: what is said of all that comes.
+    /// NACK code for all received requests, set when the target's upper layer has failed.
     refuses: Option<NackCode>,
 }
 
 impl Transactions {
-    /// A connection on which nothing has happened; both ends begin to count at `first`.
+    /// Creates the layer of a connection without any traffic; both ends start to count at `first`.
     ///
     /// # Panics
     /// When `config.outstanding` is not a power of two up to [`OUTSTANDING_MAX`].
@@ -195,7 +198,7 @@ impl Transactions {
         Self::between(config, first, first)
     }
 
-    /// As [`Transactions::new`], when our requests begin at `ours` and the peer's at `theirs`.
+    /// Same as [`Transactions::new`], with local requests starting at `ours` and the peer's at `theirs`.
     ///
     /// # Panics
     /// As [`Transactions::new`].
@@ -213,68 +216,68 @@ impl Transactions {
         }
     }
 
-    /// What was agreed.
+    /// Returns the agreed parameters.
     pub const fn config(&self) -> &TransactionConfig {
         &self.config
     }
 
-    /// What has been counted.
+    /// Returns the counters.
     pub const fn stats(&self) -> &TransactionStats {
         &self.stats
     }
 
-    /// What it holds.
+    /// Returns the resources held.
     pub const fn usage(&self) -> &Usage {
         &self.usage
     }
 
-    /// The shares of free resources that the adaptive engine gives it (F-36).
+    /// Sets the shares of free resources assigned by the adaptive engine (F-36).
     pub fn set_alphas(&mut self, request: Alpha, data: Alpha) {
         (self.usage.request_alpha, self.usage.data_alpha) = (request, data);
     }
 
-    /// Whether no transaction of ours holds anything: the next may be of those for whom there is a
+    /// Returns whether no local transaction holds any resources: the next one may then be entitled to the
     /// [reserve](crate::resources::ResourceConfig::reserve).
     #[inline]
     pub const fn holds_nothing(&self) -> bool {
         self.usage.has_no_request()
     }
 
-    /// Whether it has failed for good.
+    /// Returns whether the connection has failed permanently.
     pub const fn is_dead(&self) -> bool {
         self.dead
     }
 
-    /// Xoff (F-34, F-35): whether the upper layer shall hand in no more requests.
+    /// Returns whether the upper layer must not submit more requests: Xoff (F-34, F-35).
     #[inline]
     pub fn paused(&self, resources: &Resources) -> bool {
         self.dead || self.initiator.is_full() || self.requests_exceed_share(resources)
     }
 
-    /// Whether it is for this connection's own [share](crate::resources::threshold) that it may hand in no more
-    /// requests, however much there is.
+    /// Returns whether this connection's own [share](crate::resources::threshold) forbids more requests, independent of
+    /// the resources available.
     #[inline]
     pub fn requests_exceed_share(&self, resources: &Resources) -> bool {
         self.usage.pauses_requests(self.config.isolation, resources)
     }
 
-    /// The same of answers to Pulls.
+    /// Returns whether this connection's own share forbids more responses to Pulls.
     #[inline]
     pub fn answers_exceed_share(&self, resources: &Resources) -> bool {
         self.usage.pauses_data(self.config.isolation, resources)
     }
 
-    /// The upper layer is about to hand in so many, one after the other: places for them are made at once, not a few
-    /// at a time.
+    /// Announces that the upper layer will submit this number of transactions one after the other: their ring entries
+    /// are allocated in one batch instead of a few at a time.
     #[inline]
     pub fn expect(&mut self, transactions: u32) {
         self.initiator.expect(transactions);
     }
 
-    /// Takes a transaction from the upper layer, with all that it will need (F-33); gives its number.
+    /// Accepts a transaction from the upper layer, and takes all resources that it will need (F-33); returns its RSN.
     ///
     /// # Errors
-    /// [`SubmitError`]; nothing was taken then.
+    /// [`SubmitError`]; no resources were taken then.
     #[inline]
     pub fn submit(&mut self, resources: &mut Resources, submission: &Submission) -> Result<Rsn, SubmitError> {
         if self.dead {
@@ -295,7 +298,7 @@ impl Transactions {
         Ok(rsn)
     }
 
-    /// The target's upper layer acknowledges the Push `rsn`, which it had taken with [`PushReply::Later`].
+    /// Acknowledges the Push `rsn`, which the target's upper layer accepted with [`PushReply::Later`].
     ///
     /// # Errors
     /// When no such Push waits for it.
@@ -303,7 +306,7 @@ impl Transactions {
         self.target.acknowledge(rsn)
     }
 
-    /// The target's upper layer refuses the Push `rsn` for good, which it had taken with [`PushReply::Later`].
+    /// Refuses permanently the Push `rsn`, which the target's upper layer accepted with [`PushReply::Later`].
     ///
     /// # Errors
     /// When no such Push waits for it.
@@ -311,10 +314,11 @@ impl Transactions {
         self.target.refuse(rsn, code)
     }
 
-    /// The upper layer has failed for good: Pushes that wait for their turn, and those that come, are refused with
-    /// `code`. It still hears of Pulls, in their turn, to say so. No request holds room any more. Those that are here
-    /// are told nothing: their initiator has heard of another, or asks again. Nor is room held for what our own
-    /// requests would bring, which may never come; their packets hold theirs until they are acknowledged.
+    /// Handles a permanent failure of the upper layer: Pushes that wait for their turn, and those received later, are
+    /// refused with `code`. Pulls are still delivered to it in their turn, so that it can respond with an error.
+    /// Requests no longer hold resources. No NACK is sent for Pushes already received: their initiator has received one
+    /// for another Push, or retransmits. No resources are held for responses to local requests either, because these
+    /// may never arrive; their packets keep theirs until they are acknowledged.
     pub fn refuse_all(&mut self, resources: &mut Resources, code: NackCode) {
         if self.refuses.replace(code).is_none() {
             self.target.refuse_all(resources, code);
@@ -322,10 +326,10 @@ impl Transactions {
         }
     }
 
-    /// The target's upper layer answers the Pull `rsn`, which it had taken with [`PullReply::Later`].
+    /// Responds to the Pull `rsn`, which the target's upper layer accepted with [`PullReply::Later`].
     ///
     /// # Errors
-    /// When no such Pull waits for it, or there is no room to send it.
+    /// When no such Pull waits for it, or there are no resources to send the response.
     pub fn answer(&mut self, resources: &mut Resources, rsn: Rsn, answer: &Answer) -> Result<(), AnswerError> {
         if self.answers_exceed_share(resources) {
             return Err(AnswerError::Paused);
@@ -333,62 +337,62 @@ impl Transactions {
         self.target.answer(resources, &mut self.usage, rsn, answer)
     }
 
-    /// Whether something was never sent.
+    /// Returns whether any packet was not sent yet.
     #[inline]
     pub(crate) fn has_unsent(&self) -> bool {
         self.initiator.has_unsent() || self.target.has_answers()
     }
 
-    /// Whether something could be sent for the first time through these gates.
+    /// Returns whether a packet could be sent for the first time through these gates.
     #[inline]
     pub(crate) fn has_to_send(&mut self, open: Gates) -> bool {
         self.initiator.sendable(open, true).is_some() || open.pull_data && self.target.sendable().is_some()
     }
 
-    /// What has been settled since, for the delivery layer.
+    /// Returns the next packet settled by the upper layer, for the delivery layer.
     #[inline]
     pub fn settled(&mut self) -> Option<Settled> {
         self.target.settled()
     }
 
-    /// Whether as many transactions are under way as there may be.
+    /// Returns whether the maximum number of transactions is in flight.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.initiator.is_full()
     }
 
-    /// What came with the submission that the request of `context` belongs to; none for Pull Data.
+    /// Returns the tag of the submission that the request of `context` belongs to; `None` for Pull Data.
     #[inline]
     pub fn tag(&self, context: Context) -> Option<u64> {
         (!layer::is_data(context)).then(|| self.initiator.tag(self.initiator.seq_at(context.0)))
     }
 
-    /// How the oldest of those requests will end whose tag `is_wanted`, if it is known that one will fail: it was
-    /// refused, and the Resync in the place of its packet is not acknowledged yet. For whoever ends the connection
+    /// Returns the future completion of the oldest request whose tag `is_wanted` and that is known to fail: it was
+    /// refused, and the Resync that replaces its packet is not acknowledged yet. Used when the connection is terminated
     /// before that.
     pub fn known_failure(&self, is_wanted: impl Fn(u64) -> bool) -> Option<Completion> {
         self.initiator.known_failure(is_wanted)
     }
 
-    /// What came with the submission of the Pull `rsn`, as long as its data has not come.
+    /// Returns the tag of the submission of the Pull `rsn`, as long as its data has not arrived.
     #[inline]
     pub fn expected_by(&self, rsn: Rsn) -> Option<u64> {
         self.initiator.expected_by(rsn)
     }
 
-    /// Whether the peer's Push `rsn` is here, and its turn has not come: its payload must be kept.
+    /// Returns whether the peer's Push `rsn` was received and waits for its turn: its payload must be kept.
     #[inline]
     pub fn keeps(&self, rsn: Rsn) -> bool {
         self.target.keeps(rsn)
     }
 
-    /// All requests for which [`Transactions::keeps`] holds.
+    /// Returns all requests for which [`Transactions::keeps`] holds.
     pub fn kept(&self) -> impl Iterator<Item = Rsn> {
         self.target.kept()
     }
 
-    /// The packet of `context` cannot be sent, now or again, for a reason of our own: a Resync takes its place, and a
-    /// request of ours ends with [`CompletionCode::LocalXlr`].
+    /// Withdraws the packet of `context`, which cannot be sent or retransmitted for a local reason: a Resync replaces
+    /// it, and a local request completes with [`CompletionCode::LocalXlr`].
     pub fn withdraw(&mut self, context: Context) {
         if layer::is_data(context) {
             self.target.withdraw(self.target.seq_at(layer::slot_of_data(context)));
@@ -397,7 +401,7 @@ impl Transactions {
         }
     }
 
-    /// When [`Layer::tick`] has something to do, at the earliest.
+    /// Returns the earliest time at which [`Layer::tick`] has to act.
     #[inline]
     pub fn next_timeout(&self) -> Option<Time> {
         let due = self.initiator.next_deadline().min(self.target.next_retry());
@@ -411,13 +415,13 @@ impl Transactions {
         self.target.touch_apart();
     }
 
-    /// Whether nothing is under way in either direction.
+    /// Returns whether no transaction is in flight in either direction.
     pub fn is_idle(&self) -> bool {
         self.initiator.is_empty() && self.target.is_empty()
     }
 }
 
-/// Ends a transaction at its initiator.
+/// Returns the completion code at the initiator for a transaction refused with `code`.
 fn completion_of(code: NackCode) -> CompletionCode {
     match code {
         NackCode::CompleteInError { .. } => CompletionCode::TargetCompleteInError,

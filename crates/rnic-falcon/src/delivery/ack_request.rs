@@ -1,36 +1,36 @@
-//! When a sender asks for an acknowledgement: the AR bit.
+//! Decides when a sender requests an acknowledgement: the AR bit.
 //!
-//! Source: Falcon (SIGCOMM'25) table 3 and section 4.3 (F-21); specification Rev 0.9, section 9.1.3.1: on every
-//! packet when `fcwnd` is at most a threshold, else on a share of them. The share is spread evenly, without
-//! randomness.
+//! Source: Falcon (SIGCOMM'25) table 3 and section 4.3 (F-21); specification Rev 0.9, section 9.1.3.1: on every packet
+//! when `fcwnd` is at most a threshold, else on a share of them. The share is spread evenly, without randomness.
 //!
-//! Addition: what is sent again always asks, for the sooner the answer, the sooner recovery goes on; the reference
+//! Addition: retransmissions always request one, because an earlier acknowledgement speeds up recovery; the reference
 //! simulator's bit at the end of an operation is left out (the layer does not know operations).
 
 use rnic_policy::Cwnd;
 use rnic_policy::control::report::AckRate;
 
-/// What to ask for.
+/// Rule that selects the packets that request an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AckRequestRule {
-    /// Every packet asks while the connection's `fcwnd` is at most this.
+    /// Every packet requests one while the connection's `fcwnd` is at most this.
     pub threshold: Cwnd,
-    /// Otherwise so many ask,
+    /// Above the threshold, number of requesting packets in each group of `of` packets.
     pub share: u32,
-    /// of so many packets.
+    /// Size of the group that `share` refers to, in packets.
     pub of: u32,
 }
 
 impl AckRequestRule {
-    /// The reference simulator's: two packets, and one in ten.
+    /// The reference simulator's rule: a threshold of two packets, and one packet in ten above it.
     pub const DEFAULT: Self = Self { threshold: Cwnd::packets(2), share: 26, of: 256 };
-    /// Every packet asks.
+    /// Every packet requests one.
     pub const ALWAYS: Self = Self { threshold: Cwnd::ONE, share: 256, of: 256 };
 
-    /// What an adaptive engine asks for: two packets of so many. It has looked at the windows itself.
+    /// Returns the rule for an adaptive engine's rate: two packets out of the number given by the rate. The threshold
+    /// is zero, because the engine has considered the windows itself.
     ///
-    /// Frequent asking goes by the nearest 256th, as the defaults do. For rarer rates that is too coarse: 3 % off for
-    /// code 5, and no packet at all from code 10 on.
+    /// Frequent rates are rounded to the nearest 256th, as the defaults are. For rarer rates that is too coarse: 3 %
+    /// off for code 5, and no packet at all from code 10 on.
     pub fn of_rate(rate: AckRate) -> Self {
         let (threshold, packets) = (Cwnd::from_fixed(0), rate.packets_per_two());
         if rate.get() <= FREQUENT_CODE_MAX {
@@ -44,21 +44,21 @@ impl AckRequestRule {
 /// See [`AckRequestRule::of_rate`].
 const FREQUENT_CODE_MAX: u8 = 4;
 
-/// Spreads the share.
+/// Spreads the requests evenly over the packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AckRequester {
-    /// Of an asking packet, in parts of which [`AckRequestRule::of`] make one.
+    /// Accumulated fraction of a requesting packet, in units of 1/[`AckRequestRule::of`].
     owed: u32,
 }
 
 impl AckRequester {
-    /// Whether the next packet asks.
+    /// Returns whether the next packet requests an acknowledgement.
     #[inline]
     pub(crate) fn ask(&mut self, rule: &AckRequestRule, fcwnd: Cwnd) -> bool {
         if fcwnd <= rule.threshold {
             return true;
         }
-        // Under the rule before, the parts may have been smaller.
+        // The previous rule may have used a smaller unit, so the accumulated value is limited first.
         self.owed = self.owed.min(rule.of - 1) + rule.share.min(rule.of);
         let ask = self.owed >= rule.of;
         if ask {

@@ -1,7 +1,7 @@
-//! What a connection is set up with, and stays.
+//! Parameters that a connection is created with and keeps.
 //!
-//! Defaults are those of the reference simulator where the paper is silent; every choice that the
-//! paper and the specification make differently is a field here.
+//! Defaults are those of the reference simulator where the paper is silent; every choice that the paper and the
+//! specification make differently is a field here.
 
 use std::sync::Arc;
 
@@ -11,96 +11,99 @@ use rnic_wire::falcon::{Cid, FlowLabel, Window, WindowBases};
 
 use crate::delivery::ack_request::AckRequestRule;
 
-/// What a receiver does with a packet beyond its window: paper and specification disagree.
+/// Receiver's treatment of a packet beyond its window, on which paper and specification disagree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OutOfWindowRule {
-    /// The paper's (section 4.1): keeps it when there are resources, up to [`TRACKED_MAX`] packets from the base. Where
-    /// there are none it is dropped, and the sender notified.
+    /// The paper's rule (section 4.1): the packet is kept when there are resources, up to [`TRACKED_MAX`] packets from
+    /// the base. Without resources it is dropped, and the sender is notified.
     #[default]
     Keep,
-    /// The specification's (9.2.2.4): drops it, and notifies the sender.
+    /// The specification's rule (9.2.2.4): the packet is dropped, and the sender is notified.
     Drop,
 }
 
-/// When an acknowledgement carries bitmaps.
+/// Condition for an acknowledgement to carry bitmaps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ExtendedRule {
-    /// Whenever a packet beyond a base is here: what RACK-TLP needs (specification 9.1.6, last paragraph).
+    /// Whenever a packet beyond a base was received: required by RACK-TLP (specification 9.1.6, last paragraph).
     #[default]
     WhenReceived,
-    /// When the base alone would not tell everything: requests or acknowledged data beyond a base, or a gap before
+    /// When the base alone does not describe the state: requests or acknowledged data beyond a base, or a gap before
     /// received data (specification 9.1.6).
     WhenGap,
 }
 
-/// Packets from the base that a receiver can tell apart, at most: its widest bitmaps.
+/// Maximum number of packets from the base that a receiver can tell apart: the width of its widest bitmap.
 pub const TRACKED_MAX: u32 = 512;
 
-/// Packets that a sender can have outstanding in a window (the reference simulator's; specification: configurable).
+/// Maximum number of packets that a sender can have outstanding in a window (the reference simulator's value;
+/// specification: configurable).
 pub const TX_WINDOW_MAX: u32 = 1_024;
 
 /// A connection's parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct DeliveryConfig {
-    /// The peer's number for the connection.
+    /// The peer's connection ID.
     pub cid: Cid,
-    /// The peer's function.
+    /// The peer's function number.
     pub function: u32,
-    /// First numbers of what is sent.
+    /// First sequence numbers of sent packets.
     pub first_sent: WindowBases,
-    /// First numbers of what is received.
+    /// First sequence numbers of received packets.
     pub first_received: WindowBases,
-    /// Width of the receiver's request window: 64, 128, 256 or 512.
+    /// Width of the receiver's request window in packets: 64, 128, 256 or 512.
     pub request_window: u32,
-    /// Width of the receiver's data window: 64, 128, 256 or 512.
+    /// Width of the receiver's data window in packets: 64, 128, 256 or 512.
     pub data_window: u32,
-    /// Packets outstanding in each window at most; a power of two up to [`TX_WINDOW_MAX`].
+    /// Maximum number of packets outstanding in each window; a power of two up to [`TX_WINDOW_MAX`].
     pub tx_window: u32,
     /// See [`OutOfWindowRule`].
     pub out_of_window: OutOfWindowRule,
-    /// A sender that hears of packets dropped beyond the window sends no new requests there until its oldest packet is
-    /// acknowledged.
+    /// True when a sender that is notified of packets dropped beyond the window sends no new requests there until its
+    /// oldest packet is acknowledged.
     pub pause_after_out_of_window: bool,
     /// See [`ExtendedRule`].
     pub extended: ExtendedRule,
-    /// A receiver acknowledges after so many packets of a flow,
+    /// Number of packets of a flow after which a receiver acknowledges.
     pub coalesce_count: u32,
-    /// or so long after the first of them.
+    /// Time after the first of these packets after which it acknowledges at the latest.
     pub coalesce_timeout: Duration,
-    /// When a sender asks for an acknowledgement.
+    /// Selects the packets on which a sender requests an acknowledgement.
     pub ack_request: AckRequestRule,
-    /// Retransmissions leave in RSN order across both windows (specification 9.1.3).
+    /// True when retransmissions are sent in RSN order across both windows (specification 9.1.3).
     pub ordered: bool,
-    /// Labels of the flows, in the order of their indices; one to eight. The low bits are replaced by the index.
+    /// Labels of the flows, by flow index; one to eight. The low bits are replaced by the index.
     pub labels: [FlowLabel; 8],
-    /// How many of them there are.
+    /// Number of flows.
     pub flows: u8,
-    /// An acknowledgement one of whose bases is behind still counts for what it says beyond: where flows have different
-    /// delays, acknowledgements overtake each other (the specification, with one path, drops it whole).
+    /// True when an acknowledgement with one base behind the current one is still processed for the packets beyond:
+    /// when flows have different delays, acknowledgements overtake each other (the specification, with one path, drops
+    /// it completely).
     pub accept_stale: bool,
-    /// A packet that timed out so often is given up.
+    /// Number of timeouts after which a packet is given up.
     pub attempts_max: u16,
-    /// Timeouts are at least what is measured, and double while nothing comes back; a peer is given up by time: after
-    /// as many of these as there are attempts. `None`: timeouts are what the adaptive engine says, and count.
+    /// When set, timeouts are at least the measured values and double while no response arrives; a peer is given up by
+    /// time: after this duration times the number of attempts. `None`: timeouts are those of the adaptive engine, and
+    /// the peer is given up by their number.
     pub measured: Option<Duration>,
-    /// A packet is sent again early (before its timeout) at most so often.
+    /// Maximum number of early retransmissions (before the timeout) of a packet.
     pub early_attempts_max: u16,
     /// Timeout of packets that have arrived and that the peer's upper layer has not acknowledged.
     pub upper_timeout: Duration,
-    /// First windows, of the connection: shared evenly by the flows.
+    /// Initial window of the connection: divided evenly among the flows.
     pub fcwnd: Cwnd,
-    /// Requests outstanding in each window, at most.
+    /// Maximum number of requests outstanding in each window.
     pub ncwnd: u32,
-    /// When is a packet lost.
+    /// Recovery policy: decides when a packet is lost.
     pub recovery: Configured<RecoveryPolicy>,
-    /// Which flow is a packet sent on.
+    /// Path policy: selects the flow on which a packet is sent.
     pub paths: Configured<PathPolicy>,
-    /// Fixed for the connection, the same in every run.
+    /// Hash of the connection, fixed and identical in every run.
     pub flow_hash: u64,
 }
 
 impl DeliveryConfig {
-    /// The defaults with this recovery and these paths, one flow, and sequence numbers from zero.
+    /// Returns the default parameters with these recovery and path policies, one flow, and sequence numbers from zero.
     pub fn new(recovery: Configured<RecoveryPolicy>, paths: Configured<PathPolicy>) -> Self {
         Self {
             cid: Cid::default(),
@@ -132,7 +135,7 @@ impl DeliveryConfig {
         }
     }
 
-    /// Width of the receiver's `window`.
+    /// Returns the width of the receiver's `window`, in packets.
     pub(crate) fn width(&self, window: Window) -> u32 {
         match window {
             Window::Request => self.request_window,
@@ -140,10 +143,10 @@ impl DeliveryConfig {
         }
     }
 
-    /// Checks what would be our own mistake.
+    /// Checks for configuration errors of the local program.
     ///
     /// # Panics
-    /// When a width is not one there is, or counts are outside their bounds.
+    /// When a width is not supported, or counts are outside their bounds.
     pub(crate) fn check(&self) {
         for width in [self.request_window, self.data_window] {
             assert!(
@@ -158,7 +161,7 @@ impl DeliveryConfig {
     }
 }
 
-/// The policies of a connection with their parameters. Connections that have the same ones share them.
+/// The policies of a connection with their parameters. Connections with the same policies share one instance.
 #[derive(Clone, Copy, Debug)]
 pub struct Policies {
     /// See [`DeliveryConfig::recovery`].
@@ -168,7 +171,7 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Whether `config` asks for these.
+    /// Returns whether `config` specifies these policies.
     pub fn are_those_of(&self, config: &DeliveryConfig) -> bool {
         let (recovery, paths) = (&config.recovery, &config.paths);
         core::ptr::fn_addr_eq(self.recovery.policy.on_event, recovery.policy.on_event)
@@ -179,7 +182,7 @@ impl Policies {
     }
 }
 
-/// What a sender keeps of its [`DeliveryConfig`]; the fields are those.
+/// The part of the [`DeliveryConfig`] that a sender keeps; the fields have the same meaning.
 #[derive(Clone, Debug)]
 pub(crate) struct SenderSettings {
     pub(crate) ack_request: AckRequestRule,
@@ -207,7 +210,7 @@ impl SenderSettings {
     }
 }
 
-/// Before every moment at which something is sent.
+/// Later than every time of an event: the value of a timer that is not set.
 pub(crate) const NEVER: Time = Time::from_ps(u64::MAX);
 
 /// Arbitrary labels that differ in many bits; the low three are the index's.

@@ -1,38 +1,38 @@
-//! What a connection's delivery layer counts.
+//! Event counters of a connection's delivery layer.
 
-/// What has happened so far.
+/// Event counts so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeliveryCounters {
-    /// Packets that left for the first time.
+    /// Packets sent for the first time.
     pub sent: u64,
-    /// Packets sent again because recovery took them for lost, before their timeout.
+    /// Packets retransmitted before their timeout, because recovery considered them lost.
     pub sent_again_early: u64,
     /// Packets that timed out.
     pub timeouts: u64,
-    /// Probes for the end of a burst.
+    /// Tail loss probes sent.
     pub probes: u64,
-    /// Acknowledgements that left, and of them those with bitmaps.
+    /// Acknowledgements sent, with and without bitmaps.
     pub acks_sent: u64,
-    /// See `acks_sent`.
+    /// Acknowledgements sent with bitmaps; included in `acks_sent`.
     pub extended_acks_sent: u64,
-    /// NACKs that left.
+    /// NACKs sent.
     pub nacks_sent: u64,
-    /// Packets that came a second time.
+    /// Packets received again.
     pub duplicates: u64,
     /// Packets dropped beyond a window.
     pub out_of_window: u64,
     /// Acknowledgements dropped because a base was behind.
     pub stale_acks: u64,
-    /// Acknowledgements of what was never sent, and labels or numbers that make no sense: the peer's mistakes.
+    /// Acknowledgements of packets never sent, and invalid labels or numbers: errors of the peer.
     pub peer_errors: u64,
-    /// Events that found the queue to the adaptive engine full.
+    /// Events rejected because the queue to the adaptive engine was full.
     pub signals_refused: u64,
-    /// Times that a flow took another path.
+    /// Path changes of flows.
     pub moves: u64,
 }
 
 impl DeliveryCounters {
-    /// Adds those of another connection.
+    /// Adds the counts of another connection.
     pub fn add(&mut self, other: &Self) {
         self.sent += other.sent;
         self.sent_again_early += other.sent_again_early;

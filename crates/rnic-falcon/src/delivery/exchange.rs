@@ -1,58 +1,58 @@
-//! Packets as they come in from, and go out to, whoever drives the connection.
+//! Packets passed between the driver and the connection.
 
 use rnic_base::Csig;
 use rnic_wire::falcon::{FlowLabel, Packet};
 
 use crate::seam::Context;
 
-/// A packet that arrives.
+/// A received packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// As it was decoded; its payload is the transaction layer's business.
+    /// The decoded packet; its payload is processed by the transaction layer.
     pub packet: &'a Packet,
-    /// From the IPv6 header.
+    /// Flow label from the IPv6 header.
     pub label: FlowLabel,
-    /// It met congestion.
+    /// True when the packet carries a congestion mark.
     pub marked: bool,
-    /// Switches on its way.
+    /// Number of switches on its path.
     pub hops: u8,
-    /// What the most congested of them wrote into it, where they write.
+    /// Congestion signal written by the most congested of these switches, if they support it.
     pub csig: Option<Csig>,
 }
 
-/// What became of an arrival.
+/// Outcome of a received packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reception {
-    /// The transaction layer has it.
+    /// Accepted by the transaction layer.
     Kept,
-    /// It was here before.
+    /// Received before.
     Duplicate,
-    /// Dropped beyond the window; the sender hears of it.
+    /// Dropped beyond the window; the sender is notified.
     OutOfWindow,
-    /// There was no room; the sender hears of it.
+    /// Dropped for lack of resources; the sender is notified.
     NoResources,
-    /// An acknowledgement or NACK, taken in.
+    /// An acknowledgement or NACK, processed.
     Answer,
     /// An acknowledgement or NACK with a base that is behind: dropped.
     Stale,
-    /// It makes no sense (the peer's mistake), or the connection is dead: dropped in silence.
+    /// Invalid (an error of the peer), or the connection is dead: dropped without notification.
     Dropped,
 }
 
-/// A packet that leaves.
+/// A packet to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Departure {
-    /// As it leaves. Its timestamp is that of now; whoever puts it on the wire later may write another.
+    /// The packet. Its timestamp is the current time; a driver that transmits it later may overwrite the timestamp.
     pub packet: Packet,
-    /// For the IPv6 header: which path.
+    /// Flow label for the IPv6 header: selects the path.
     pub label: FlowLabel,
-    /// What it belongs to; `None` for acknowledgements.
+    /// Context that the packet belongs to; `None` for acknowledgements.
     pub context: Option<Context>,
-    /// It was sent before.
+    /// True for a retransmission.
     pub again: bool,
 }
 
-/// A packet that leaves, without the packet.
+/// Description of a packet to be sent, without the packet itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Leaving {
     /// See [`Departure::label`].

@@ -1,11 +1,11 @@
-//! The paths of a connection: labels, windows, and which packet takes which.
+//! The paths of a connection: labels, windows, and the assignment of packets to paths.
 //!
-//! Source: Falcon (SIGCOMM'25) section 4.3 (F-24 to F-28). Flows share the sequence space and the connection's
-//! window, the sum of theirs; a flow's own window only helps to choose (F-25). Packets are attributed to flows by
-//! the sender's own record, for one acknowledgement may cover several (F-28). The index of a flow is in the low bits
-//! of its label, and the same in both directions.
+//! Source: Falcon (SIGCOMM'25) section 4.3 (F-24 to F-28). Flows share the sequence space and the connection's window,
+//! which is the sum of the flows' windows; a flow's own window is only used to choose a flow (F-25). Packets are
+//! attributed to flows by the sender's own record, because one acknowledgement may cover several flows (F-28). The
+//! index of a flow is in the low bits of its label, and the same in both directions.
 //!
-//! Choice: what is sent again stays on its flow (as in the reference simulator), under whatever label that has then.
+//! Choice: a retransmission stays on the packet's flow (as in the reference simulator), with the flow's current label.
 
 use rnic_base::{Duration, Time};
 use rnic_policy::paths::FLOWS_MAX;
@@ -15,65 +15,65 @@ use rnic_wire::falcon::{FlowLabel, Timestamp};
 use crate::delivery::config::DeliveryConfig;
 use crate::delivery::per_flow::PerFlow;
 
-/// One flow, as its sender sees it.
+/// State of one flow at its sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flow {
     pub(crate) label: FlowLabel,
     pub(crate) fcwnd: Cwnd,
-    /// Packets sent on it and not acknowledged.
+    /// Packets sent on the flow and not acknowledged.
     pub(crate) outstanding: u32,
     /// Packets acknowledged since the last report to the adaptive engine.
     pub(crate) acknowledged: u16,
-    /// Packets that left since then, again or for the first time.
+    /// Packets sent since the last report, including retransmissions.
     pub(crate) left: u16,
-    /// Packets were taken for lost since then, before their timeout.
+    /// True when packets were considered lost before their timeout since the last report.
     pub(crate) lost: bool,
-    /// Packets that arrived marked, as its last answer said.
+    /// Packets received by the peer with a congestion mark, by the last acknowledgement.
     pub(crate) ecn: u16,
-    /// When to probe, as recovery said last.
+    /// Wait before a probe, as last set by recovery.
     pub(crate) probe: Option<Duration>,
-    /// RACK's timeout by the adaptive engine, instead of recovery's.
+    /// RACK timeout set by the adaptive engine, overriding recovery's.
     pub(crate) rack_rto: Option<Duration>,
 }
 
-/// A flow of several, to look at.
+/// Snapshot of a flow of a connection with several flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowView {
-    /// What the network hashes now.
+    /// Current label, which the network hashes.
     pub label: FlowLabel,
-    /// Its window.
+    /// Window of the flow.
     pub fcwnd: Cwnd,
-    /// Packets sent on it and not acknowledged.
+    /// Packets sent on the flow and not acknowledged.
     pub outstanding: u32,
-    /// The last round trip that was measured on it.
+    /// The last round-trip time measured on the flow.
     pub round_trip: Option<Duration>,
-    /// What it did so far.
+    /// Counts of the flow so far.
     pub counters: FlowCounters,
 }
 
-/// What one flow of several did.
+/// Counts of one flow of a connection with several flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlowCounters {
-    /// Packets that left for the first time.
+    /// Packets sent for the first time.
     pub sent: u64,
-    /// Packets that left again.
+    /// Packets retransmitted.
     pub sent_again: u64,
-    /// Times that it took another path.
+    /// Path changes.
     pub moves: u64,
 }
 
-/// What only connections with several flows have.
+/// State that only connections with several flows have.
 #[derive(Clone, Debug)]
 struct Several {
-    /// The path policy's.
+    /// State of the path policy.
     choice: PolicyState,
-    /// For it, if it goes by weights.
+    /// Flow weights for the path policy, if it uses weights.
     weights: FlowWeights,
     weighs: bool,
     counters: [FlowCounters; FLOWS_MAX],
     round_trips: [Option<Duration>; FLOWS_MAX],
-    /// When the last packet of each flow left that an answer on it echoed, and its T2; none before the first. Not T1,
-    /// which comes again after 563 s: a flow may be silent for as long.
+    /// For each flow, send time of the latest packet echoed by an acknowledgement on it, and its T2; `None` before the
+    /// first. T1 is not stored, because it wraps around after 563 s and a flow may be silent for as long.
     echoed: [Option<(Time, Timestamp)>; FLOWS_MAX],
 }
 
@@ -84,23 +84,24 @@ impl Several {
     }
 }
 
-/// The flows of a connection, and its window, the sum of theirs.
+/// The flows of a connection, and its window, the sum of their windows.
 #[derive(Clone, Debug)]
 pub(crate) struct Flows {
     flows: PerFlow<Flow>,
-    /// The connection's window: the sum.
+    /// The connection's window: the sum over the flows.
     fcwnd: Cwnd,
-    /// None where there is nothing to choose.
+    /// `None` for a connection with one flow.
     several: Option<Box<Several>>,
     flow_hash: u64,
     count: u8,
     index_bits: u8,
 }
 
-/// 2^64 divided by the golden ratio: spreads numbers that follow each other (Knuth, 6.4).
+/// 2^64 divided by the golden ratio: spreads consecutive numbers (Knuth, 6.4).
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Windows above four million packets are all alike.
+/// Upper limit of a window in the path choice, in 1/256 packets: windows above four million packets are treated as
+/// equal.
 const WINDOW_MAX: u64 = 1 << 30;
 
 impl Flows {
@@ -143,13 +144,13 @@ impl Flows {
         several.weights = FlowWeights::of(self.flows.iter().map(|flow| flow.fcwnd.fixed()));
     }
 
-    /// How many there are.
+    /// Returns the number of flows.
     #[inline]
     pub(crate) fn count(&self) -> u8 {
         self.count
     }
 
-    /// The connection's window.
+    /// Returns the connection's window.
     #[inline]
     pub(crate) fn fcwnd(&self) -> Cwnd {
         self.fcwnd
@@ -170,7 +171,8 @@ impl Flows {
         &mut self.flows[flow]
     }
 
-    /// The flow that a packet with `label` came on. A label that names no flow of ours counts for the first.
+    /// Returns the flow on which a packet with `label` was received. A label that names no flow of the connection maps
+    /// to the first flow.
     #[inline]
     pub(crate) fn of_label(&self, label: FlowLabel) -> u8 {
         let flow = label.flow(self.index_bits.into());
@@ -186,26 +188,26 @@ impl Flows {
     pub(crate) fn set_label(&mut self, flow: u8, entropy: u32) {
         let label = label_of(usize::from(flow), self.index_bits.into(), entropy);
         self.get_mut(flow).label = label;
-        // That of the path it was on.
+        // The measured round trip belongs to the previous path.
         if let Some(several) = &mut self.several {
             several.round_trips[usize::from(flow)] = None;
         }
     }
 
-    /// Moves `flow` to any other path, as the connection's move number `moves`: the next label of a sequence that is
-    /// its own.
+    /// Moves `flow` to any other path, as the connection's move number `moves`, with the next label of a sequence
+    /// specific to the connection.
     ///
-    /// The bit above the index always changes. So no label comes twice in a row, and where few bits of it name a path,
-    /// as on sockets, the flow still leaves the one that it was on.
+    /// The bit above the index always changes. Therefore no label occurs twice in a row, and when only few label bits
+    /// select a path, as on sockets, the flow still leaves its previous path.
     pub(crate) fn repath(&mut self, flow: u8, moves: u64) {
         self.count_of(flow, |counters| counters.moves += 1);
         let mixed = (self.flow_hash ^ moves).wrapping_mul(GOLDEN);
-        // The high bits are the well-mixed ones.
+        // The high bits of the product are the well-mixed ones.
         let (entropy, old) = ((mixed >> 40) as u32, self.get(flow).label.get() >> self.index_bits);
         self.set_label(flow, entropy & !1 | !old & 1);
     }
 
-    /// The flow for a packet that leaves for the first time.
+    /// Returns the flow for a packet that is sent for the first time.
     #[inline]
     pub(crate) fn choose(&mut self, now: Time, paths: &Configured<PathPolicy>) -> u8 {
         let Some(several) = &mut self.several else { return 0 };
@@ -224,7 +226,7 @@ impl Flows {
         flow
     }
 
-    /// A packet of `flow` leaves again.
+    /// Counts a retransmission on `flow`.
     #[inline]
     pub(crate) fn count_again(&mut self, flow: u8) {
         self.count_of(flow, |counters| counters.sent_again += 1);
@@ -237,13 +239,13 @@ impl Flows {
         }
     }
 
-    /// An answer on `flow` echoes a packet that left at `t1` and came at `t2`; whether one before did so already, or
-    /// echoed a later one. Not asked of a connection with one flow: what its answers wait for is most often a packet,
-    /// and they echo that.
+    /// Records that an acknowledgement on `flow` echoes a packet sent at `t1` and received at `t2`; returns whether an
+    /// earlier acknowledgement already echoed it, or echoed a later packet. Always false for a connection with one
+    /// flow, whose acknowledgements are mostly triggered by a packet and echo that one.
     #[inline]
     pub(crate) fn echoes_again(&mut self, now: Time, flow: u8, t1: Timestamp, t2: Timestamp) -> bool {
         let Some(several) = &mut self.several else { return false };
-        // What cannot have left is no echo, and says nothing of those that follow.
+        // A T1 at which no packet can have been sent is not an echo, and is not compared with later ones.
         let Some(left) = t1.last_shown(now) else { return false };
         let last = &mut several.echoed[usize::from(flow)];
         if last.is_some_and(|last| left < last.0 || last == (left, t2)) {
@@ -253,7 +255,7 @@ impl Flows {
         false
     }
 
-    /// A round trip of `flow` was measured.
+    /// Records a round-trip time measured on `flow`.
     #[inline]
     pub(crate) fn note_round_trip(&mut self, flow: u8, round_trip: Duration) {
         if let Some(several) = &mut self.several {
@@ -261,13 +263,14 @@ impl Flows {
         }
     }
 
-    /// The last round trip of `flow`; none before there was one, and where it is the connection's.
+    /// Returns the last round-trip time of `flow`; `None` before the first, and for a connection with one flow, which
+    /// stores it itself.
     #[inline]
     pub(crate) fn round_trip(&self, flow: u8) -> Option<Duration> {
         self.several.as_ref()?.round_trips[usize::from(flow)]
     }
 
-    /// Each flow, where there are several.
+    /// Returns a snapshot of each flow, when there are several.
     pub(crate) fn views(&self) -> impl Iterator<Item = FlowView> {
         let several = self.several.iter();
         several.flat_map(|several| {
@@ -278,9 +281,9 @@ impl Flows {
         })
     }
 
-    /// How long to wait for a probe: as long as the slowest flow needs that has packets under way. Not known while
-    /// nothing was measured on one of those, for which all wait then, up to the timeout; nor when there is none, or the
-    /// recovery policy does not probe.
+    /// Returns the wait before a probe: that of the slowest flow with packets in flight. `None` while no wait is known
+    /// for one of those flows, because probes of all flows then wait up to the timeout; also when no flow has packets
+    /// in flight, or the recovery policy does not probe.
     pub(crate) fn probe_after(&self) -> Option<Duration> {
         if let Some(only) = self.flows.only() {
             return only.probe.filter(|_| only.outstanding > 0);
@@ -291,7 +294,7 @@ impl Flows {
     }
 }
 
-/// The label of `flow` with the index in its low bits, the rest from the low bits of `entropy`.
+/// Returns the label of `flow` with the index in its low bits, the rest from the low bits of `entropy`.
 fn label_of(flow: usize, index_bits: u32, entropy: u32) -> FlowLabel {
     FlowLabel::of_flow(flow as u8, index_bits, entropy)
 }

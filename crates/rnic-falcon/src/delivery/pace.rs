@@ -1,38 +1,38 @@
-//! The timing wheel: which connection of a NIC may send next, when many wait for their departure.
+//! The timing wheel: selects the connection of a NIC that may send next, when many wait for their departure times.
 //!
 //! Source: Carousel (SIGCOMM'17), which Falcon (SIGCOMM'25) section 3.2 names; slots of 512 ns (the specification's
-//! unit of gaps), up to 65536 of them, as many as 16 bits of packet gap can ask for: 33.5 ms. There are as many as the
-//! furthest departure so far has needed, for most come within microseconds.
+//! unit of gaps), up to 65536 of them, the maximum of a 16-bit packet gap: 33.5 ms. The wheel has as many slots as the
+//! furthest departure so far has needed, because most departures are within microseconds.
 //!
-//! Own code, because the wheels that are to be had read a clock, allocate per entry or hold callbacks; this one takes
-//! `now`, and an entry is a connection's number, linked through one array. A connection waits at most once (its next
-//! departure); waiting again moves it. Departures are never early and less than a slot late; connections of a slot
-//! leave in the order in which they came. Departures beyond the horizon wait in its last slot, and their
-//! connections, asked too early, come back.
+//! The wheel is the project's own, because available implementations read a clock, allocate per entry or store
+//! callbacks; this one takes `now`, and an entry is a connection's number, linked through one array. A connection has
+//! at most one entry (its next departure); waiting again moves it. Departures are never early and less than a slot
+//! late; connections of a slot depart in the order in which they were entered. Departures beyond the horizon wait in
+//! its last slot; their connections are then taken too early, have no packet to send yet, and are entered again.
 
 use rnic_base::{Duration, Time, near_at};
 
-/// How long a slot is.
+/// Length of a slot.
 pub const SLOT: Duration = Duration::from_ns(512);
 
-/// Slots of a wheel at most, and in the beginning: half a millisecond.
+/// Maximum and initial number of slots of a wheel; initially half a millisecond.
 const SLOTS_MAX: usize = 1 << 16;
 const SLOTS_FIRST: usize = 1 << 10;
 
 const NONE: u32 = u32::MAX;
 
-/// Where a connection stands.
+/// Entry of a connection, linked into the list of its slot.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     next: u32,
     previous: u32,
-    /// Its slot; [`NONE`] while it does not wait.
+    /// Slot of the connection; [`NONE`] while it does not wait.
     slot: u32,
 }
 
 const UNLINKED: Link = Link { next: NONE, previous: NONE, slot: NONE };
 
-/// Who leaves in a slot: the first, and the last.
+/// Connections that depart in a slot: the first and the last of a linked list.
 #[derive(Clone, Copy, Debug)]
 struct List {
     head: u32,
@@ -41,25 +41,25 @@ struct List {
 
 const EMPTY: List = List { head: NONE, tail: NONE };
 
-/// See the module. Connections are numbers below the capacity.
+/// Timing wheel, see the module. Connections are numbers below the capacity.
 #[derive(Clone, Debug)]
 pub struct Wheel {
-    /// By slot; a power of two.
+    /// Lists by slot; their number is a power of two.
     lists: Box<[List]>,
     links: Vec<Link>,
-    /// Slots that have an entry, and words of that which have a bit.
+    /// Bitmap of the slots with an entry; `summary` is a bitmap of its words that are not zero.
     occupied: Box<[u64]>,
     summary: [u64; SLOTS_MAX / 64 / 64],
-    /// The slot of `now`, counted from the beginning of time.
+    /// Slot number of `now`, counted from time zero.
     position: u64,
     waiting: usize,
 }
 
 impl Wheel {
-    /// A wheel for connections 0 to `connections` - 1.
+    /// Creates a wheel for connections 0 to `connections` - 1.
     ///
     /// # Panics
-    /// When they are more than 32-bit numbers can name.
+    /// When their number exceeds the 32-bit range.
     pub fn new(connections: usize) -> Self {
         assert!(connections < NONE as usize, "connections have 32-bit numbers");
         Self {
@@ -72,10 +72,10 @@ impl Wheel {
         }
     }
 
-    /// From now on there is room for connections 0 to `connections` - 1, if that is more than before.
+    /// Extends the capacity to connections 0 to `connections` - 1, if that is more than before.
     ///
     /// # Panics
-    /// When they are more than 32-bit numbers can name.
+    /// When their number exceeds the 32-bit range.
     pub fn grow(&mut self, connections: usize) {
         assert!(connections < NONE as usize, "connections have 32-bit numbers");
         if connections > self.links.len() {
@@ -83,13 +83,13 @@ impl Wheel {
         }
     }
 
-    /// Connections that wait.
+    /// Returns the number of connections that wait.
     #[inline]
     pub fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// `connection` waits from `now` on for `departure`, whatever it waited for before.
+    /// Enters `connection` at time `now` for `departure`, replacing an earlier entry.
     ///
     /// # Panics
     /// When there is no such connection.
@@ -104,19 +104,19 @@ impl Wheel {
         self.waiting += 1;
     }
 
-    /// How many slots after the position `slot` is, or the last that a wheel can have.
+    /// Returns the distance of `slot` from the position in slots, limited to the last slot of the largest wheel.
     #[inline]
     fn ahead(&self, slot: u64) -> usize {
         slot.saturating_sub(self.position).min(SLOTS_MAX as u64 - 1) as usize
     }
 
-    /// Where the slot lies that is called so from the beginning of time on.
+    /// Returns the index in `lists` of `slot`, which is counted from time zero.
     #[inline]
     fn place(&self, slot: u64) -> usize {
         slot as usize & (self.lists.len() - 1)
     }
 
-    /// Puts `connection` at the end of the list at `place`.
+    /// Appends `connection` to the list at index `place`.
     #[inline]
     fn put(&mut self, connection: u32, place: usize) {
         let list = &mut self.lists[place];
@@ -130,10 +130,10 @@ impl Wheel {
         self.summary[place / 64 / 64] |= 1 << (place / 64 % 64);
     }
 
-    /// Sees that there are slots up to `slot`, or as many as there may be.
+    /// Ensures that the wheel has slots up to `slot`, or the maximum number.
     #[cold]
     fn reach(&mut self, now: Time, slot: u64) {
-        // What nobody waits for has passed, though nobody came to take it.
+        // Slots before `now` without an entry can be skipped, although `take` was not called for them.
         let now_slot = now.as_ps() / SLOT.as_ps();
         self.position = self.position.max(self.next_slot().map_or(now_slot, |next| next.min(now_slot)));
         let ahead = self.ahead(slot);
@@ -150,7 +150,7 @@ impl Wheel {
         }
     }
 
-    /// All connections in the order in which they leave, with their slots.
+    /// Returns all connections in the order of their departures, with their slots.
     fn all(&self) -> impl Iterator<Item = (u64, u32)> {
         let first = self.next_slot().map(|slot| (slot, self.lists[self.place(slot)].head));
         core::iter::successors(first, |(slot, connection)| match self.links[*connection as usize].next {
@@ -159,14 +159,14 @@ impl Wheel {
         })
     }
 
-    /// Who leaves next before `horizon`, the first few of them.
+    /// Returns the first few connections that depart before `horizon`.
     #[inline]
     pub fn few_until(&self, horizon: Time) -> impl Iterator<Item = u32> {
         let before = move |(slot, _): &(u64, u32)| slot * SLOT.as_ps() < horizon.as_ps();
         self.all().take(FEW).take_while(before).map(|(_, connection)| connection)
     }
 
-    /// Has what the next departures need brought near.
+    /// Prefetches the memory that the next departures need.
     #[inline]
     pub fn touch(&self) {
         let place = self.place(self.position);
@@ -174,7 +174,7 @@ impl Wheel {
         near_at(&self.occupied, place / 64);
     }
 
-    /// `connection` waits no more.
+    /// Removes the entry of `connection`, if it waits.
     ///
     /// # Panics
     /// When there is no such connection.
@@ -203,7 +203,7 @@ impl Wheel {
         }
     }
 
-    /// Takes a connection whose departure has come, earliest slot first.
+    /// Removes and returns a connection whose departure time has been reached, earliest slot first.
     pub fn take(&mut self, now: Time) -> Option<u32> {
         let now_slot = now.as_ps() / SLOT.as_ps();
         let due = self.next_slot().filter(|slot| *slot <= now_slot);
@@ -217,18 +217,18 @@ impl Wheel {
         Some(connection)
     }
 
-    /// When the next departure comes.
+    /// Returns the time of the next departure.
     pub fn deadline(&self) -> Option<Time> {
         self.next_slot().map(|slot| Time::from_ps(slot * SLOT.as_ps()))
     }
 
-    /// The first slot with an entry, at or after the position, counted from the beginning of time.
+    /// Returns the first slot with an entry, at or after the position, counted from time zero.
     #[inline]
     fn next_slot(&self) -> Option<u64> {
         self.slot_from(self.position)
     }
 
-    /// The first slot with an entry, at or after `slot`, which is not before the position.
+    /// Returns the first slot with an entry, at or after `slot`, which is not before the position.
     #[inline]
     fn slot_from(&self, slot: u64) -> Option<u64> {
         if self.waiting == 0 || slot - self.position >= self.lists.len() as u64 {
@@ -258,7 +258,7 @@ impl Wheel {
     }
 }
 
-/// So many are looked at ahead of time.
+/// Number of connections returned ahead of time.
 const FEW: usize = 4;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is kept for each flow of a connection: that of the first lies inside, for most connections have no other.
+//! Per-flow state of a connection: that of the first flow is stored inline, because most connections have no other.
 
 use core::ops::{Index, IndexMut};
 
@@ -10,12 +10,12 @@ pub(crate) struct PerFlow<T> {
 }
 
 impl<T> PerFlow<T> {
-    /// For `count` flows, one at least: `of` makes each.
+    /// Creates the state of `count` flows, at least one, by calling `of` for each.
     pub(crate) fn new(count: usize, mut of: impl FnMut(usize) -> T) -> Self {
         Self { first: of(0), others: (1..count).map(of).collect() }
     }
 
-    /// The first alone, when there is no other.
+    /// Returns the state of the first flow when there is no other.
     #[inline]
     pub(crate) fn only(&self) -> Option<&T> {
         self.others.is_empty().then_some(&self.first)

@@ -1,10 +1,9 @@
-//! The receiving direction of a connection: what has come, and what the peer's sender is told of it.
+//! The receiving direction of a connection: received packets, and their acknowledgement to the peer's sender.
 //!
-//! It knows nothing of the sending direction: [`Delivery`](super::Delivery) tells the sender of responses that have
-//! come.
+//! It does not access the sending direction: [`Delivery`](super::Delivery) informs the sender of received responses.
 //!
-//! Every packet carries both bases of its sender as a receiver. If they tell all there is to tell, acknowledgements
-//! that only wait for company need not leave (specification 9.1.6; conformance probe 4).
+//! Every packet carries both receive bases of its sender. When they describe the receive state completely,
+//! acknowledgements that are only waiting to be coalesced need not be sent (specification 9.1.6; conformance probe 4).
 
 mod accept;
 mod answer;
@@ -29,14 +28,14 @@ pub(crate) struct DeliveryReceiver {
     rx: Windows<RxWindow>,
     echo: Echo,
     nacks: Nacks,
-    /// See [`DeliveryConfig`] for these.
+    /// The following fields have the meaning described at [`DeliveryConfig`].
     coalesce_timeout: Duration,
     coalesce_count: u32,
     extended: ExtendedRule,
 }
 
 impl DeliveryReceiver {
-    /// Creates one to which nothing has come.
+    /// Creates a receiver that has received no packet.
     pub(crate) fn new(config: &DeliveryConfig) -> Self {
         let keeps = config.out_of_window == OutOfWindowRule::Keep;
         let rx = |window| RxWindow::new(config.first_received.of(window), config.width(window), keeps);
@@ -50,7 +49,7 @@ impl DeliveryReceiver {
         }
     }
 
-    /// Notes of `arrival`, which came on `flow` at `came`, what the flow's answers echo.
+    /// Records from `arrival`, received on `flow` at `came`, the values that the flow's acknowledgements echo.
     #[inline]
     pub(crate) fn note(&mut self, flow: u8, came: Timestamp, arrival: &Arrival<'_>) {
         self.echo.note(flow, arrival, came);
@@ -89,14 +88,14 @@ impl DeliveryReceiver {
         self.echo.owe(now, flow, halves, self.coalesce_count, self.coalesce_timeout);
     }
 
-    /// Returns how far it has come.
+    /// Returns the bases of both windows.
     #[inline]
     pub(crate) fn bases(&self) -> WindowBases {
         WindowBases { data: self.rx.data.base(), request: self.rx.request.base() }
     }
 
-    /// Writes the bases into `packet` of the sender's, which leaves now, and cancels the acknowledgements that it
-    /// spares.
+    /// Writes the bases into `packet` of the sender, which is sent now, and cancels the acknowledgements that it
+    /// replaces.
     #[inline]
     pub(crate) fn join(&mut self, now: Time, packet: &mut Packet) {
         if self.echo.is_waiting() && self.rx.iter().all(RxWindow::is_told_by_base) {

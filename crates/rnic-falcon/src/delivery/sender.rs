@@ -1,7 +1,8 @@
-//! The sending direction of a connection: what is outstanding, what leaves next, and what acknowledgements say of it.
+//! The sending direction of a connection: outstanding packets, selection of the next packet to send, and processing of
+//! acknowledgements.
 //!
-//! It knows nothing of the receiving direction: [`Delivery`](super::Delivery) has the receiver write its bases into
-//! what leaves, and tells the sender of responses that have come.
+//! It does not access the receiving direction: [`Delivery`](super::Delivery) has the receiver write its bases into
+//! packets to be sent, and informs the sender of received responses.
 
 mod acks;
 mod gates;
@@ -41,19 +42,19 @@ pub(crate) struct DeliverySender {
     requester: AckRequester,
     recovery: PerFlow<Windows<PolicyState>>,
     waits: Waits,
-    /// The timing wheel shall come back then: a packet is ready and too early.
+    /// Time for which the timing wheel is to be set: a packet is ready and held back by pacing until then.
     paced_until: Time,
-    /// The last packet that left had been sent before, and the next turn is for what is new.
+    /// Set when the last packet sent was a retransmission, so that the next one is a first transmission.
     gives_way: bool,
-    /// Something could have left, had there been room at the peer's host.
+    /// Set when a packet was not sent only for lack of space at the peer's host.
     lacks_room: bool,
-    /// The rate of acknowledgements that was last asked for, which comes back in reports.
+    /// The last acknowledgement rate set by the adaptive engine, returned to it in reports.
     ack_rate: AckRate,
     dead: bool,
 }
 
 impl DeliverySender {
-    /// Creates one that has sent nothing.
+    /// Creates a sender that has sent nothing.
     pub(crate) fn new(config: &DeliveryConfig, policies: Arc<Policies>) -> Self {
         let (recovery, flows) = (&policies.recovery, usize::from(config.flows));
         let tx = |window| TxWindow::new(window, config.first_sent.of(window), config.tx_window, flows);
@@ -78,36 +79,36 @@ impl DeliverySender {
         self.config.attempts_max = attempts_max.max(1);
     }
 
-    /// Sets the rate of acknowledgements that reports say is asked for.
+    /// Sets the acknowledgement rate that reports carry.
     pub(crate) fn set_ack_rate(&mut self, ack_rate: AckRate) {
         self.ack_rate = ack_rate;
     }
 
-    /// Returns how many requests may be outstanding in each window.
+    /// Returns the maximum number of requests outstanding in each window.
     #[inline]
     pub(crate) fn ncwnd(&self) -> u32 {
         self.limits.ncwnd
     }
 
-    /// Returns the retransmission timeout at the moment.
+    /// Returns the current retransmission timeout.
     #[inline]
     pub(crate) const fn rto(&self) -> Duration {
         self.waits.rto()
     }
 
-    /// Returns the last round trip; none before there was one.
+    /// Returns the last round-trip time; `None` before the first.
     #[inline]
     pub(crate) fn last_round_trip(&self) -> Option<Duration> {
         self.waits.last_round_trip()
     }
 
-    /// Takes in when nobody drove the connection last.
+    /// Records the last period in which the connection was not driven.
     #[inline]
     pub(crate) fn note_absence(&mut self, absence: Absence) {
         self.waits.note_absence(absence);
     }
 
-    /// Returns how long before `now` a packet that is taken in at `now` may have arrived.
+    /// Returns how long before `now` a packet that is processed at `now` may have arrived.
     #[inline]
     pub(crate) fn backlog(&self, now: Time) -> Duration {
         self.waits.backlog(now)
@@ -137,13 +138,13 @@ impl DeliverySender {
         self.lacks_room
     }
 
-    /// Returns whether everything that was sent is acknowledged.
+    /// Returns whether all packets sent are acknowledged.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
         self.tx.iter().all(TxWindow::is_idle)
     }
 
-    /// Returns whether a packet is to be sent again.
+    /// Returns whether a packet is to be retransmitted.
     #[inline]
     pub(crate) fn has_to_repeat(&self) -> bool {
         self.tx.iter().any(|tx| tx.first_marked().is_some())
@@ -155,12 +156,12 @@ impl DeliverySender {
         self.limits.first(&self.tx, flows.fcwnd())
     }
 
-    /// Ends: nothing is sent or taken any more, in either direction.
+    /// Terminates the connection: no packet is sent or accepted any more, in either direction.
     pub(crate) fn die(&mut self) {
         self.dead = true;
     }
 
-    /// Returns whether the connection was ended, or given up.
+    /// Returns whether the connection was terminated or given up.
     #[inline]
     pub(crate) fn is_dead(&self) -> bool {
         self.dead

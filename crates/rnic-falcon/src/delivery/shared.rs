@@ -1,4 +1,4 @@
-//! What both directions of a connection use, and whoever looks at it.
+//! State used by both directions of a connection, and by its inspection functions.
 
 use rnic_wire::falcon::Cid;
 
@@ -8,7 +8,7 @@ use crate::delivery::flows::Flows;
 use crate::delivery::signal::Signals;
 
 /// The paths of a connection, its reports and counters, and its address at the peer. [`Delivery`](super::Delivery) owns
-/// it and lends it to its sender and its receiver.
+/// it and passes it to its sender and its receiver.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     /// See [`DeliveryConfig::cid`].

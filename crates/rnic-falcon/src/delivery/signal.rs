@@ -1,4 +1,4 @@
-//! What the adaptive engine sets, and the reports that wait for it.
+//! Settings of the adaptive engine, and the reports that wait for it.
 //!
 //! Source: specification Rev 0.9, section 10.6.2 (field lists of the event and the result). The queue has a fixed
 //! length.
@@ -9,12 +9,13 @@ use rnic_policy::control::report::{AckRate, FlowActions, FlowReport, RateLimit, 
 
 use crate::delivery::ack_request::AckRequestRule;
 
-/// Single settings; `None` leaves things as they are. An adaptive engine's whole answer is [`FlowActions`].
+/// Individual settings; `None` leaves the value unchanged. The complete response of an adaptive engine is
+/// [`FlowActions`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ControlSettings {
     /// Window of the flow.
     pub fcwnd: Option<Cwnd>,
-    /// Requests outstanding in each window of the connection, at least 1.
+    /// Maximum number of requests outstanding in each window of the connection, at least 1.
     pub ncwnd: Option<u32>,
     /// Wait between the opening of a window and the next packet.
     pub packet_gap: Option<Duration>,
@@ -22,18 +23,18 @@ pub struct ControlSettings {
     pub rate: Option<RateLimit>,
     /// Timeout of each packet.
     pub rto: Option<Duration>,
-    /// RACK's timeout (`rack_rto`) for the flow instead of the recovery policy's; `Some(None)` gives it back.
+    /// RACK timeout (`rack_rto`) for the flow, overriding the recovery policy's; `Some(None)` removes the override.
     pub rack_rto: Option<Option<Duration>>,
-    /// The wait for a probe instead of the recovery policy's; `Some(None)` gives it back.
+    /// Wait for a probe, overriding the recovery policy's; `Some(None)` removes the override.
     pub probe: Option<Option<Duration>>,
-    /// When to ask for acknowledgements.
+    /// Rule for requesting acknowledgements.
     pub ack_request: Option<AckRequestRule>,
-    /// Another path for the flow: new bits for its label.
+    /// New label bits, which move the flow to another path.
     pub label: Option<u32>,
 }
 
 impl ControlSettings {
-    /// What an adaptive engine wants, paths aside.
+    /// Returns the settings in the actions of an adaptive engine, paths aside.
     pub(crate) fn of(actions: &FlowActions) -> Self {
         let set = |time: Ticks| (time != Ticks::ZERO).then(|| time.duration());
         Self {
@@ -53,22 +54,24 @@ impl ControlSettings {
 /// Reports waiting for the adaptive engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Signals {
-    /// The oldest.
+    /// The oldest report.
     first: Option<FlowReport>,
-    /// Those behind it; most often each is taken before the next comes.
+    /// The reports behind it; most often each is consumed before the next is queued.
     queue: RareQueue<FlowReport>,
 }
 
-/// Reports of a connection that can wait. Twice the flows would do for an engine that answers each before it takes the
-/// next; the rest is for timeouts that come together.
+/// Maximum number of waiting reports of a connection. Twice the number of flows would suffice for an engine that
+/// answers each before it takes the next; the rest is for simultaneous timeouts.
 pub const SIGNALS_MAX: usize = 32;
 
-/// One in 8.5: the rate of the reference simulator, near the tenth that a connection begins with.
+/// Initial acknowledgement rate, one in 8.5: the rate of the reference simulator, near the tenth that a connection
+/// starts with.
 pub(crate) const ACK_RATE_FIRST: AckRate = AckRate::code(4);
 
 impl Signals {
-    /// Of a connection with `flows` flows. Several may time out at one moment in both windows, and each has a report;
-    /// which, among many connections, happens to one for the first time at any moment.
+    /// Creates the queue of a connection with `flows` flows. The queue is allocated in advance for several flows,
+    /// because they may time out simultaneously in both windows with a report each; among many connections, this
+    /// happens for the first time to some connection at any moment.
     pub(crate) fn new(flows: u8) -> Self {
         let (first, mut queue) = (None, RareQueue::new());
         if flows > 1 {
@@ -77,19 +80,19 @@ impl Signals {
         Self { first, queue }
     }
 
-    /// Whether there is none.
+    /// Returns whether no report waits.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.first.is_none()
     }
 
-    /// Whether there is room for one more.
+    /// Returns whether there is space for one more report.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.queue.len() + 1 < SIGNALS_MAX || self.first.is_none()
     }
 
-    /// Appends `report`, for which there must be room.
+    /// Appends `report`, for which there must be space.
     #[inline]
     pub(crate) fn push(&mut self, report: FlowReport) {
         if self.first.is_none() {
@@ -99,7 +102,7 @@ impl Signals {
         }
     }
 
-    /// Takes the oldest.
+    /// Removes and returns the oldest report.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<FlowReport> {
         let first = self.first.take();

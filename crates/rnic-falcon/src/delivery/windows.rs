@@ -1,4 +1,4 @@
-//! What there is once for each of a direction's two windows.
+//! State that a direction keeps for each of its two windows.
 
 use core::ops::{Index, IndexMut};
 
@@ -12,7 +12,7 @@ pub(crate) struct Windows<T> {
 }
 
 impl<T> Windows<T> {
-    /// `of` makes each.
+    /// Creates the state of both windows by calling `of` for each.
     #[inline]
     pub(crate) fn new(mut of: impl FnMut(Window) -> T) -> Self {
         Self { request: of(Window::Request), data: of(Window::Data) }

@@ -1,56 +1,56 @@
-//! What packets and transactions cost (specification Rev 0.9, the tables of section 8.2).
+//! Resource costs of packets and transactions (specification Rev 0.9, the tables of section 8.2).
 
 use super::Amount;
 
-/// Bytes that one buffer holds.
+/// Size of one buffer in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Units {
-    /// Of those to send from.
+    /// Size of a send buffer in bytes.
     pub tx: u32,
-    /// Of those to receive into.
+    /// Size of a receive buffer in bytes.
     pub rx: u32,
 }
 
-/// What a request of our own upper layer needs (F-33).
+/// Resources needed by a request of the local upper layer (F-33).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transaction {
-    /// To send it.
+    /// For sending the request.
     pub tx: Amount,
-    /// To receive what it brings.
+    /// For receiving its response.
     pub rx: Amount,
 }
 
 impl Transaction {
-    /// Nothing.
+    /// No resources.
     pub const NONE: Self = Self { tx: Amount::NONE, rx: Amount::NONE };
 }
 
 impl Units {
-    /// A Push of `length` bytes: its data here, a completion back.
+    /// Returns the cost of a Push of `length` bytes: its data to send, a completion to receive.
     #[inline]
     pub const fn push(self, length: u32) -> Transaction {
         Transaction { tx: Amount::packet(length.div_ceil(self.tx)), rx: Amount::packet(0) }
     }
 
-    /// A Pull Request for `length` bytes.
+    /// Returns the cost of a Pull Request for `length` bytes.
     #[inline]
     pub const fn pull(self, length: u32) -> Transaction {
         Transaction { tx: Amount::packet(1), rx: Amount::packet(length.div_ceil(self.rx)) }
     }
 
-    /// Pull Data of `length` bytes, to be sent.
+    /// Returns the cost of Pull Data of `length` bytes to be sent.
     #[inline]
     pub const fn pull_data(self, length: u32) -> Amount {
         Amount::packet(length.div_ceil(self.tx))
     }
 
-    /// Push Data of `length` bytes that has arrived.
+    /// Returns the cost of received Push Data of `length` bytes.
     #[inline]
     pub const fn arrived_push(self, length: u32) -> Amount {
         Amount::packet(length.div_ceil(self.rx))
     }
 
-    /// A Pull Request that has arrived.
+    /// Returns the cost of a received Pull Request.
     #[inline]
     pub const fn arrived_pull(self) -> Amount {
         Amount::packet(1)

@@ -1,31 +1,31 @@
-//! How full the receive side is, as one of 32 levels that travel in acknowledgements (specification Rev 0.9, section
-//! 10.2; F-18).
+//! Occupancy of the receive side, as one of 32 levels carried in acknowledgements (specification Rev 0.9, section 10.2;
+//! F-18).
 //!
 //! Occupancy is smoothed (each new value counts half, as in the public simulator) and compared with 31 thresholds, here
-//! at equal distances. Of packets and buffers, the fuller speaks.
+//! at equal distances. The level is the higher one of packets and buffers.
 
 use super::Amount;
 
 /// The highest level: 5 bits.
 pub const LEVEL_MAX: u8 = 31;
 
-/// The smoothed occupancy of the room for requests from the network.
+/// Smoothed occupancy of the resources for requests from the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Level {
-    /// Packets and buffers, each with [`FRACTION_BITS`] behind the point.
+    /// Packets and buffers as fixed-point numbers with [`FRACTION_BITS`] fractional bits.
     packets: u64,
     buffers: u64,
 }
 
 impl Level {
-    /// Takes a new value.
+    /// Adds a new sample.
     #[inline]
     pub fn update(&mut self, held: Amount) {
         self.packets = (self.packets + (u64::from(held.packets) << FRACTION_BITS)) / 2;
         self.buffers = (self.buffers + (u64::from(held.buffers) << FRACTION_BITS)) / 2;
     }
 
-    /// The level, when there is room for `capacity` in all.
+    /// Returns the level for a total of `capacity`.
     #[inline]
     pub fn of(self, capacity: Amount) -> u8 {
         let level = |held: u64, room: u32| {

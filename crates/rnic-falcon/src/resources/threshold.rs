@@ -1,19 +1,20 @@
-//! How much one connection may hold before its upper layer is told to pause: Xoff (F-34 to F-36).
+//! Limit on the resources that one connection may hold before its upper layer is paused: Xoff (F-34 to F-36).
 //!
 //! Source: Falcon (SIGCOMM'25) section 4.6. Dynamic thresholds are those of shared switch buffers: a connection may
-//! hold T = alpha x what is free. A slow connection holds what it has for longer, reaches its threshold, and is stopped
-//! while there is room for others. The adaptive engine sets alpha by connection, larger for those that move.
+//! hold T = alpha x the free amount. A slow connection holds its resources for longer, reaches its threshold, and is
+//! paused while resources are left for others. The adaptive engine sets alpha per connection, larger for those that
+//! make progress.
 //!
 //! Alpha is a power of two between 8 and 1/4096, four bits, as in the public simulator; a connection may always hold
-//! one unit of each, or it would never move again.
+//! one unit of each, because otherwise it would stop permanently.
 //!
-//! Requests and responses have thresholds apart: a pause of one must not pause the other (responses free the other
-//! side's room), and a NIC that is full never pauses Pull Data: RDMA's section 6.5 forbids it. What a connection's own
-//! threshold holds back are its answers, until the peer has acknowledged earlier ones, which waits for nobody else.
+//! Requests and responses have separate thresholds: a pause of one must not pause the other (responses free the other
+//! side's resources), and a full NIC never pauses Pull Data: RDMA's section 6.5 forbids it. A connection's own
+//! threshold blocks its responses until the peer has acknowledged earlier ones, which depends on no other connection.
 
 use super::{Amount, Part, Resources};
 
-/// A share of what is free: 2^(3 - shift).
+/// Share of the free amount: 2^(3 - shift).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Alpha(u8);
 
@@ -21,19 +22,19 @@ impl Alpha {
     /// The largest shift: 1/4096.
     pub const SHIFT_MAX: u8 = 15;
 
-    /// 2^(3 - shift), for a shift of 4 bits.
+    /// Returns 2^(3 - shift), for a shift of 4 bits.
     #[inline]
     pub const fn from_shift(shift: u8) -> Self {
         Self(if shift > Self::SHIFT_MAX { Self::SHIFT_MAX } else { shift })
     }
 
-    /// The shift.
+    /// Returns the shift.
     #[inline]
     pub const fn shift(self) -> u8 {
         self.0
     }
 
-    /// That share of `free`, rounded down.
+    /// Returns this share of `free`, rounded down.
     #[inline]
     pub(super) const fn share(self, free: u32) -> u64 {
         ((free as u64) << 3) >> self.0
@@ -41,54 +42,54 @@ impl Alpha {
 }
 
 impl Default for Alpha {
-    /// 1, as in the shared buffers of switches: a connection alone may hold half of everything, which is a round trip's
-    /// worth at line rate. The paper tells no value; the public simulator's 1/8, where thresholds are off unless
-    /// asked for, would stop a connection at a tenth of the line rate.
+    /// Returns 1, as in the shared buffers of switches: a connection alone may hold half of everything, which is one
+    /// round trip's worth at line rate. The paper gives no value; the public simulator's 1/8, where thresholds are off
+    /// by default, would limit a connection to a tenth of the line rate.
     fn default() -> Self {
         Self::from_shift(3)
     }
 }
 
-/// How connections are kept from taking everything (F-R22 compares the three).
+/// Method that keeps connections from taking all resources (F-R22 compares the three).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Isolation {
-    /// Not: all pause when everything is taken.
+    /// No isolation: all connections pause when everything is taken.
     #[default]
     None,
-    /// Each may hold so much of each part.
+    /// Each connection may hold a fixed amount of each part.
     Static {
-        /// To send.
+        /// Limit for sending.
         tx: Amount,
-        /// To receive.
+        /// Limit for receiving.
         rx: Amount,
     },
-    /// Each may hold its share of what is free.
+    /// Each connection may hold its share of the free amount.
     Dynamic,
 }
 
-/// What one connection's requests hold, and the shares that it was given.
+/// Resources held by one connection's requests, and the shares assigned to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// To send requests.
+    /// Held for sending requests.
     pub tx: Amount,
-    /// Reserved for what they bring.
+    /// Reserved for their responses.
     pub rx: Amount,
-    /// To send Pull Data.
+    /// Held for sending Pull Data.
     pub data: Amount,
-    /// The share that requests may have.
+    /// Maximum share of requests.
     pub request_alpha: Alpha,
-    /// The share that Pull Data may have.
+    /// Maximum share of Pull Data.
     pub data_alpha: Alpha,
 }
 
 impl Usage {
-    /// Whether no request of its upper layer holds anything.
+    /// Returns whether no request of its upper layer holds any resources.
     #[inline]
     pub const fn has_no_request(&self) -> bool {
         self.tx.packets == 0 && self.rx.packets == 0
     }
 
-    /// Whether its upper layer shall hand in no more requests.
+    /// Returns whether its upper layer must not submit more requests.
     #[inline]
     pub fn pauses_requests(&self, isolation: Isolation, resources: &Resources) -> bool {
         if isolation == Isolation::None {
@@ -98,7 +99,7 @@ impl Usage {
             || over(self.rx, isolation, self.request_alpha, Part::ResponseRx, resources)
     }
 
-    /// Whether its upper layer shall answer no more Pull Requests.
+    /// Returns whether its upper layer must not respond to more Pull Requests.
     #[inline]
     pub fn pauses_data(&self, isolation: Isolation, resources: &Resources) -> bool {
         over(self.data, isolation, self.data_alpha, Part::DataTx, resources)
@@ -107,7 +108,7 @@ impl Usage {
 
 #[inline]
 fn over(used: Amount, isolation: Isolation, alpha: Alpha, part: Part, resources: &Resources) -> bool {
-    // Who has no packet has no buffer either, and one is always allowed.
+    // A connection that holds no packet holds no buffer either, and one packet is always allowed.
     used.packets > 0
         && match isolation {
             Isolation::None => false,

@@ -1,32 +1,34 @@
-//! Who is let in when room for requests from the network runs short (specification Rev 0.9, CR#3; F-32).
+//! Admission of requests from the network in a shortage of resources (specification Rev 0.9, CR#3; F-32).
 //!
-//! On an ordered connection, a request is at the head of its line when everything before it has arrived, and none of
-//! that was told to come again: delivering it frees what waits behind it. When all room is taken by requests that wait
-//! for others which cannot get in, nothing moves any more. So the last of the room is theirs alone. On an unordered
-//! connection nothing waits, and all are at the head.
+//! On an ordered connection, a request is at the head of its line when everything before it has arrived and none of
+//! that has to be retransmitted: its delivery releases the requests waiting behind it. When all resources are taken by
+//! requests that wait for others which are not admitted, there is a deadlock. Therefore the last part of the resources
+//! is reserved for requests at the head of their line. On an unordered connection no request waits, and all are at the
+//! head.
 
 use super::Amount;
 
-/// How short room is.
+/// Degree of shortage of the resources.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Zone {
-    /// Everybody is let in.
+    /// All requests are admitted.
     Green,
-    /// Only who is at the head of its line.
+    /// Only requests at the head of their line are admitted.
     Red,
 }
 
-/// Where zones begin.
+/// Boundaries of the zones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Zones {
-    /// While less than this is held, of packets and of buffers, everybody is let in.
+    /// All requests are admitted while less than this is held, of packets and of buffers.
     pub green: Amount,
-    /// Whether there is a red zone at all; without, whoever comes first is served, to show what that breaks.
+    /// True when there is a red zone; otherwise requests are admitted first come, first served, to demonstrate the
+    /// failures that this causes.
     pub head_of_line_only: bool,
 }
 
 impl Zones {
-    /// The zone when requests hold `held`.
+    /// Returns the zone when requests hold `held`.
     #[inline]
     pub const fn zone(self, held: Amount) -> Zone {
         if self.head_of_line_only && (held.packets >= self.green.packets || held.buffers >= self.green.buffers) {

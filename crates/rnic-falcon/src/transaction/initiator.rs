@@ -1,13 +1,13 @@
-//! Our own transactions, from the upper layer's request to its completion (specification Rev 0.9, section 8.4).
+//! Local transactions, from the upper layer's request to its completion (specification Rev 0.9, section 8.4).
 //!
 //! ```text
 //!   Push   submitted -> sent -> acknowledged by the target's upper layer -> completed
 //!   Pull   submitted -> sent -> acknowledged on receipt -> data here -> completed
 //! ```
 //!
-//! An entry is blank again when its completion was handed over *and* its packet is acknowledged: either may come first
-//! with a Pull. What was refused or given up completes when the Resync that takes its packet's place is acknowledged:
-//! until then the target may still be waiting for its number (specification 6.6.5).
+//! An entry is blank again when its completion was delivered *and* its packet is acknowledged: for a Pull either may
+//! happen first. A transaction that was refused or given up completes when the Resync that replaces its packet is
+//! acknowledged: until then the target may still be waiting for its number (specification 6.6.5).
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ use crate::resources::threshold::Usage;
 use crate::resources::{Part, Resources, Room};
 use crate::seam::{Exhausted, Gates, Verdict};
 
-/// What a half of the layer works with, beside its own state.
+/// State outside of a half of the layer that the half uses.
 pub(super) struct Surroundings<'a, U> {
     pub(super) now: Time,
     pub(super) resources: &'a mut Resources,
@@ -34,28 +34,28 @@ pub(super) struct Surroundings<'a, U> {
 struct Entry {
     tag: u64,
     deadline: Time,
-    /// Of the request's packet; once its data has come, of that.
+    /// Payload length of the request's packet in bytes; after its data has arrived, that of the data.
     payload_len: u16,
     length: u16,
-    /// Until the packet is acknowledged.
+    /// Held until the packet is acknowledged.
     tx: Room,
-    /// Until the completion is handed over.
+    /// Held until the completion is delivered.
     rx: Room,
-    /// None: blank.
+    /// `None` for a blank entry.
     kind: Option<Kind>,
     sent: bool,
     acked: bool,
     told: bool,
-    /// How it ended, before its completion's turn has come.
+    /// Result of the transaction, set before its completion is delivered in turn.
     outcome: Option<CompletionCode>,
     ulp_code: u8,
-    /// It ended with data.
+    /// True when it completed with data.
     has_data: bool,
-    /// From now on this takes the packet's place.
+    /// Code of the Resync that replaces the packet, if any.
     resync: Option<ResyncCode>,
 }
 
-// There is one for each transaction under way: two lie in a cache line.
+// There is one entry per transaction in flight: two fit in a cache line.
 const _: () = assert!(size_of::<Entry>() == 32);
 
 impl Entry {
@@ -76,13 +76,14 @@ impl Entry {
         resync: None,
     };
 
-    /// Data may speak before the acknowledgement of the request; everything else waits for that of its packet.
+    /// Returns whether the completion can be delivered: with data even before the request is acknowledged; otherwise
+    /// only after its packet is acknowledged.
     #[inline]
     fn is_ready(&self) -> bool {
         self.outcome.is_some() && (self.acked || self.has_data)
     }
 
-    /// It ends so, unless it has ended.
+    /// Sets the result to `code`, unless one is set.
     #[inline]
     fn end(&mut self, code: CompletionCode) {
         self.outcome.get_or_insert(code);
@@ -114,30 +115,30 @@ const fn packet_type(kind: Kind) -> PacketType {
 pub(super) struct Initiator {
     ordering: Ordering,
     ring: Ring<Entry>,
-    /// Made with the first that is handed in with headers: an upper layer that is asked when packets leave needs none.
+    /// Allocated with the first transaction submitted with headers: an upper layer that supplies headers when packets
+    /// are sent needs none.
     headers: Option<Box<Headers>>,
-    /// The next number (NRSN).
+    /// The next request sequence number (NRSN).
     next: Seq,
-    /// On ordered connections: the next completion's.
+    /// On ordered connections: number of the next completion to deliver.
     untold: Seq,
-    /// On ordered connections: the next to be sent.
+    /// On ordered connections: number of the next request to send.
     unsent: Seq,
-    /// On unordered ones: not yet sent.
+    /// On unordered connections: requests not sent yet.
     queues: Option<Box<Queues>>,
-    /// When a transaction has taken too long, at the earliest.
+    /// Lower bound of the deadlines of all transactions.
     next_deadline: Time,
 }
 
-/// What is not yet sent, by type (F-41), oldest first.
+/// Requests not sent yet, by type (F-41), oldest first.
 #[derive(Debug, Default)]
 struct Queues {
     pulls: VecDeque<Seq>,
     pushes: VecDeque<Seq>,
 }
 
-/// Headers, by the place of their transaction (of all that there may be), of those that were handed in with some: the
-/// request's; once its data has come, those of the data. Should the request leave once more, its target goes by its
-/// number.
+/// Headers of the transactions that were submitted with headers, by slot (of all possible slots). If a request is
+/// retransmitted after its data has arrived, its target identifies it by its number.
 #[derive(Debug)]
 struct Headers {
     by_place: Box<[Option<Ulp>]>,
@@ -178,7 +179,7 @@ impl Initiator {
         self.next_deadline
     }
 
-    /// The number of the transaction in `slot`.
+    /// Returns the number of the transaction in `slot`.
     #[inline]
     pub(super) fn seq_at(&self, slot: u32) -> Seq {
         self.ring.seq_at(slot)
@@ -189,13 +190,13 @@ impl Initiator {
         self.ring.slot(seq)
     }
 
-    /// What came with the submission of `seq`.
+    /// Returns the tag of the submission of `seq`.
     #[inline]
     pub(super) fn tag(&self, seq: Seq) -> u64 {
         self.ring[seq].tag
     }
 
-    /// What came with the submission of the Pull `rsn` that has no data yet.
+    /// Returns the tag of the submission of the Pull `rsn`, if its data has not arrived yet.
     pub(super) fn expected_by(&self, rsn: Rsn) -> Option<u64> {
         let seq = rsn.extend(self.untold);
         if seq < self.ring.base() || seq >= self.next {
@@ -205,20 +206,20 @@ impl Initiator {
         (entry.kind == Some(Kind::Pull) && entry.outcome.is_none()).then_some(entry.tag)
     }
 
-    /// The packet of `seq` cannot be sent, for a reason of our own.
+    /// Withdraws the packet of `seq`, which cannot be sent for a local reason.
     pub(super) fn withdraw(&mut self, seq: Seq) {
         let entry = &mut self.ring[seq];
         entry.end(CompletionCode::LocalXlr);
         entry.resync.get_or_insert(ResyncCode::LocalXlr);
     }
 
-    /// So many will be submitted one after the other.
+    /// Allocates entries for this number of transactions, which will be submitted one after the other.
     #[inline]
     pub(super) fn expect(&mut self, transactions: u32) {
         self.ring.expect(self.next, transactions);
     }
 
-    /// Takes a transaction, with what it needs; none when that is not there.
+    /// Accepts a transaction and takes its resources; returns `None` when they are not available.
     #[inline]
     pub(super) fn submit(&mut self, resources: &mut Resources, usage: &mut Usage, what: &Submission) -> Option<Rsn> {
         if self.is_full() {
@@ -256,7 +257,7 @@ impl Initiator {
         Some(seq.wire())
     }
 
-    /// Whether anything waits to be sent.
+    /// Returns whether any request waits to be sent.
     #[inline]
     pub(super) fn has_unsent(&self) -> bool {
         match &self.queues {
@@ -265,8 +266,8 @@ impl Initiator {
         }
     }
 
-    /// Which request could leave now: the oldest on an ordered connection, and no other; else the oldest of a type
-    /// whose gate is open, `pulls_first` or not.
+    /// Returns the type of the request that could be sent now: on an ordered connection that of the oldest request
+    /// only; otherwise a type whose gate is open and that has requests, with Pulls preferred if `pulls_first`.
     #[inline]
     pub(super) fn sendable(&self, open: Gates, pulls_first: bool) -> Option<Kind> {
         let is_open = |kind: Kind| match kind {
@@ -282,7 +283,7 @@ impl Initiator {
         if pulls_first { pull.or(push) } else { push.or(pull) }
     }
 
-    /// Sends the oldest request of `kind`, which ends in error at `deadline`; gives its number.
+    /// Sends the oldest request of `kind`, which ends in error at `deadline`; returns its number.
     #[inline]
     pub(super) fn send(&mut self, deadline: Time, kind: Kind) -> Seq {
         let seq = match (&mut self.queues, kind) {
@@ -300,26 +301,26 @@ impl Initiator {
         seq
     }
 
-    /// Keeps `headers` for `seq`, or that it has none.
+    /// Stores `headers` for `seq`, or that it has none.
     fn keep_headers(&mut self, seq: Seq, headers: Option<Ulp>) {
         let (place, places) = (self.ring.slot(seq) as usize, self.ring.places());
         let none_yet = || Box::new(Headers { by_place: vec![None; places].into_boxed_slice() });
         self.headers.get_or_insert_with(none_yet).by_place[place] = headers;
     }
 
-    /// The headers that are kept for `seq`, if any are.
+    /// Returns the headers stored for `seq`, if any.
     #[inline]
     fn kept_headers(&self, seq: Seq) -> Option<Ulp> {
         self.headers.as_ref().and_then(|headers| headers.by_place[self.ring.slot(seq) as usize])
     }
 
-    /// What is kept for `seq`, or what `upper` says.
+    /// Returns the headers stored for `seq`, otherwise those supplied by `upper`.
     #[inline]
     fn headers_of<U: UpperLayer>(&self, seq: Seq, upper: &U) -> Ulp {
         self.kept_headers(seq).unwrap_or_else(|| upper.headers(self.ring[seq].tag))
     }
 
-    /// Writes what the packet of `seq` says, which leaves for the first time.
+    /// Writes the packet of `seq`, which is sent for the first time, to `packet`.
     #[inline]
     pub(super) fn put<U: UpperLayer>(&self, seq: Seq, packet: &mut Packet, upper: &U) {
         let entry = &self.ring[seq];
@@ -333,7 +334,7 @@ impl Initiator {
         }
     }
 
-    /// What the packet of `seq` says, and its payload bytes.
+    /// Returns the body of the packet of `seq`, and its payload length in bytes.
     pub(super) fn packet<U: UpperLayer>(&self, seq: Seq, upper: &U) -> (Body, u32) {
         let entry = &self.ring[seq];
         let (psn, rsn) = (Psn32::default(), seq.wire());
@@ -348,7 +349,7 @@ impl Initiator {
         }
     }
 
-    /// The packet of `seq` is acknowledged.
+    /// Handles the acknowledgement of the packet of `seq`.
     #[inline]
     pub(super) fn acked<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) {
         let is_oldest = seq == self.untold && seq == self.ring.base();
@@ -367,7 +368,8 @@ impl Initiator {
         self.tell(seq, with);
     }
 
-    /// The Push `seq`, the oldest of all, has ended well: most often that is all there is to tell.
+    /// Completes the Push `seq`, the oldest of all, successfully: in most cases its completion is the only one to
+    /// deliver.
     #[inline]
     fn end_oldest<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) {
         let entry = &mut self.ring[seq];
@@ -387,7 +389,7 @@ impl Initiator {
         }
     }
 
-    /// The packet of `seq` was refused for good.
+    /// Handles a permanent refusal of the packet of `seq`.
     pub(super) fn nacked(&mut self, seq: Seq, code: NackCode) {
         let (resync, ulp_code) = match code {
             NackCode::CompleteInError { ulp } => (ResyncCode::TargetCompleteInError, ulp),
@@ -402,7 +404,7 @@ impl Initiator {
         entry.resync.get_or_insert(resync);
     }
 
-    /// The packet of `seq` was sent as often as it may.
+    /// Handles that the packet of `seq` has reached its maximum number of transmissions.
     pub(super) fn exhausted(&mut self, seq: Seq) -> Exhausted {
         let entry = &mut self.ring[seq];
         if entry.resync == Some(ResyncCode::RetransmissionExhausted) {
@@ -413,20 +415,20 @@ impl Initiator {
         Exhausted::Resync
     }
 
-    /// Data has come for a Pull, or the Resync that takes its place.
+    /// Processes the data of a Pull, or the Resync that replaces it.
     pub(super) fn answered<U: UpperLayer>(&mut self, packet: &Packet, with: &mut Surroundings<'_, U>) -> Verdict {
         let rsn = packet.body.rsn().expect("Pull Data has one");
         let seq = rsn.extend(self.untold);
         if seq >= self.next {
             return Verdict::Dropped;
         }
-        // What is no longer waited for was given up; its number in the data window still counts.
+        // The transaction was given up; its number in the data window still counts.
         if seq < self.ring.base() {
             return Verdict::Accepted { acknowledged: true };
         }
         let entry = &mut self.ring[seq];
         if !entry.sent {
-            // Nobody has asked yet.
+            // The request was not sent yet.
             return Verdict::Dropped;
         }
         if entry.kind == Some(Kind::Pull) && entry.outcome.is_none() {
@@ -449,7 +451,7 @@ impl Initiator {
         Verdict::Accepted { acknowledged: true }
     }
 
-    /// Hands over the completions whose turn has come, now that something is known of `seq`.
+    /// Delivers the completions whose turn has come, after the state of `seq` has changed.
     #[inline]
     fn tell<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) {
         match self.ordering {
@@ -494,7 +496,7 @@ impl Initiator {
         with.ulp.complete(with.now, &completion);
     }
 
-    /// Gives up what has taken too long.
+    /// Gives up transactions whose deadline has passed.
     pub(super) fn expire<U: UpperLayer>(&mut self, with: &mut Surroundings<'_, U>) {
         if self.next_deadline > with.now {
             return;
@@ -513,7 +515,7 @@ impl Initiator {
             }
             seq += 1;
         }
-        // Telling may free entries at the front.
+        // Delivering completions may free entries at the front.
         let mut seq = self.ring.base();
         while seq < self.next {
             if self.ring.covers(seq) {
@@ -523,7 +525,7 @@ impl Initiator {
         }
     }
 
-    /// Nobody waits for completions any more: the room for them goes back.
+    /// Releases the resources for responses, because no completion is needed any more.
     pub(super) fn expect_nothing(&mut self, resources: &mut Resources, usage: &mut Usage) {
         let mut seq = self.ring.base();
         while seq < self.next {
@@ -549,7 +551,7 @@ impl Initiator {
         })
     }
 
-    /// The connection is dead: everything ends, in order, and everything held goes back.
+    /// Handles the failure of the connection: all transactions complete in order, and all held resources are released.
     pub(super) fn die<U: UpperLayer>(&mut self, with: &mut Surroundings<'_, U>) {
         if let Some(queues) = &mut self.queues {
             **queues = Queues::default();

@@ -1,4 +1,4 @@
-//! The transaction layer as the delivery layer sees it: one connection, the NIC's resources, its upper layer.
+//! Interface of the transaction layer to the delivery layer: one connection, the NIC's resources, and its upper layer.
 
 use rnic_base::Time;
 use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, Ulp, UlpProtocol};
@@ -9,47 +9,50 @@ use super::{Kind, Transactions, UpperLayer};
 use crate::resources::Resources;
 use crate::seam::{Context, Exhausted, Gates, Outgoing, Upper, Verdict};
 
-/// A connection's transactions together with what they share: put together for the time of a call.
+/// A connection's transactions together with the resources and the upper layer that they use, combined for the duration
+/// of a call.
 #[derive(Debug)]
 pub struct Layer<'a, U> {
-    /// The connection.
+    /// Transactions of the connection.
     pub transactions: &'a mut Transactions,
-    /// The NIC's.
+    /// Resources of the NIC.
     pub resources: &'a mut Resources,
-    /// Its upper layer.
+    /// Upper layer of the connection.
     pub ulp: &'a mut U,
 }
 
-/// Set in the context of Pull Data; clear in those of requests.
+/// Bit set in the context of Pull Data; clear in those of requests.
 const OF_DATA: u32 = 1 << 31;
 
-/// Whether `context` is that of Pull Data.
+/// Returns whether `context` is that of Pull Data.
 #[inline]
 pub(super) const fn is_data(context: Context) -> bool {
     context.0 & OF_DATA != 0
 }
 
-/// The place of Pull Data among the peer's requests.
+/// Returns the slot of Pull Data among the peer's requests.
 #[inline]
 pub(super) const fn slot_of_data(context: Context) -> u32 {
     context.0 & !OF_DATA
 }
 
 impl<U: UpperLayer> Layer<'_, U> {
-    /// Lets time pass: gives up what takes too long, offers again what was not ready.
+    /// Performs the actions due at `now`: gives up transactions that take too long, and offers again requests for which
+    /// the upper layer was not ready.
     pub fn tick(&mut self, now: Time) {
         let (initiator, target, mut with) = self.halves(now);
         initiator.expire(&mut with);
         target.retry(&mut with);
     }
 
-    /// The upper layer, which was busy, takes requests again.
+    /// Resumes delivery of requests to the upper layer, which was busy and accepts requests again.
     pub fn resume(&mut self, now: Time) {
         let (_, target, mut with) = self.halves(now);
         target.resume(&mut with);
     }
 
-    /// The connection has failed for good: every transaction of ours ends in error, and all that is held goes back.
+    /// Handles a permanent failure of the connection: every local transaction completes in error, and all held
+    /// resources are released.
     pub fn die(&mut self, now: Time) {
         self.transactions.dead = true;
         let (initiator, target, mut with) = self.halves(now);
@@ -57,7 +60,7 @@ impl<U: UpperLayer> Layer<'_, U> {
         initiator.die(&mut with);
     }
 
-    /// Both halves, and what either works with.
+    /// Returns both halves, and the surrounding state that either uses.
     fn halves(&mut self, now: Time) -> (&mut Initiator, &mut Target, Surroundings<'_, U>) {
         let connection = &mut *self.transactions;
         let with = Surroundings {
@@ -70,7 +73,7 @@ impl<U: UpperLayer> Layer<'_, U> {
         (&mut connection.initiator, &mut connection.target, with)
     }
 
-    /// What the packet of `context` says, and its payload bytes.
+    /// Returns the body of the packet of `context`, and its payload length in bytes.
     #[inline]
     fn body(&self, context: Context) -> (Body, u32) {
         let connection = &*self.transactions;
@@ -87,7 +90,7 @@ impl<U: UpperLayer> Layer<'_, U> {
     }
 
     /// Returns the protocol of a packet with that `body`: the connection's, or that of a peer with another upper layer,
-    /// which is told so in its own terms.
+    /// which is notified in its own protocol.
     #[inline]
     fn protocol_of(&self, body: &Body) -> UlpProtocol {
         match body.ulp() {
@@ -96,7 +99,7 @@ impl<U: UpperLayer> Layer<'_, U> {
         }
     }
 
-    /// Lets the next packet leave; F-41: queues by type, each in order, that take turns.
+    /// Selects the next packet to send; F-41: one queue per type, each in order, served round robin.
     #[inline]
     fn choose(&mut self, now: Time, open: Gates) -> Option<Context> {
         let connection = &mut *self.transactions;
@@ -181,7 +184,8 @@ impl<U: UpperLayer> Upper for Layer<'_, U> {
 
     #[inline]
     fn offer(&mut self, now: Time, packet: &Packet) -> Verdict {
-        // A peer with another upper layer is refused by this one: in silence it would retransmit for long.
+        // A packet of another upper layer is refused by the local upper layer and not dropped here, because otherwise
+        // its sender would retransmit for a long time.
         if self.transactions.dead {
             return Verdict::Dropped;
         }

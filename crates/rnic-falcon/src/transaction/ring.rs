@@ -1,95 +1,96 @@
-//! Transactions by number: a ring that its oldest entry holds.
+//! Transactions by number: a ring whose start is the oldest entry in use.
 //!
-//! It grows to what is under way at once: an idle connection is small, and in steady state nothing is allocated.
+//! It grows to the maximum number in flight: an idle connection is small, and in steady state no memory is allocated.
 
 use core::ops::{Index, IndexMut};
 
 use rnic_base::{Seq, near_whole_at};
 
-/// What a ring is made of.
+/// Element of a ring.
 pub(super) trait Blank: Sized + 'static {
-    /// What stands at numbers of which nothing is known.
+    /// Value at numbers without an entry.
     const BLANK: &'static Self;
 
-    /// A blank one.
+    /// Returns a blank element.
     fn blank() -> Self;
 
-    /// Makes it blank, as far as anybody looks: what makes it anything else writes all of it.
+    /// Makes the element blank as far as it is read: the next use overwrites all of it.
     fn clear(&mut self);
 }
 
-/// Entries for so many numbers from `base` on. An entry is there or blank; blank ones at the front fall off.
+/// Entries for a range of numbers from `base` on. An entry is in use or blank; blank entries at the front are removed.
 #[derive(Debug)]
 pub(super) struct Ring<T> {
-    /// A power of two; entries beyond are blank.
+    /// Entries; their number is a power of two, and numbers beyond are blank.
     entries: Box<[T]>,
     base: Seq,
-    /// Numbers that have a place, less one: a power of two less one.
+    /// Maximum size of the range less one: a power of two less one.
     mask: u32,
 }
 
-/// Entries of a ring in which something is.
+/// Minimum number of entries of a ring that is not empty.
 const ENTRIES_FIRST: usize = 4;
 
-/// So many at most are expected at once: a long message may find resources for a few of its packets only.
+/// Maximum number of entries allocated ahead in one batch: a long message may find resources for a few of its packets
+/// only.
 const EXPECTED_MAX: u32 = 64;
 
 impl<T: Blank> Ring<T> {
-    /// `size` is a power of two.
+    /// Creates an empty ring; `size` is a power of two.
     pub(super) fn new(size: u32, first: Seq) -> Self {
         debug_assert!(size.is_power_of_two());
         Self { entries: Box::default(), base: first, mask: size - 1 }
     }
 
-    /// The oldest number that has a place.
+    /// Returns the oldest number in the range.
     #[inline]
     pub(super) fn base(&self) -> Seq {
         self.base
     }
 
-    /// The first number that has none yet.
+    /// Returns the first number beyond the range.
     #[inline]
     pub(super) fn end(&self) -> Seq {
         self.base + (u64::from(self.mask) + 1)
     }
 
-    /// From here on all entries are blank.
+    /// Returns the number from which on all entries are blank.
     #[inline]
     pub(super) fn end_of_entries(&self) -> Seq {
         self.base + self.entries.len() as u64
     }
 
-    /// Numbers that have a place at once.
+    /// Returns the size of the range.
     #[inline]
     pub(super) fn places(&self) -> usize {
         self.mask as usize + 1
     }
 
-    /// Whether `seq` has a place.
+    /// Returns whether `seq` is in the range.
     #[inline]
     pub(super) fn covers(&self, seq: Seq) -> bool {
         seq.get().wrapping_sub(self.base.get()) <= u64::from(self.mask)
     }
 
-    /// The place of `seq`, as it comes back in a [`crate::seam::Context`].
+    /// Returns the slot of `seq`, as stored in a [`crate::seam::Context`].
     #[inline]
     pub(super) fn slot(&self, seq: Seq) -> u32 {
         seq.get() as u32 & self.mask
     }
 
-    /// The number whose place is `slot`.
+    /// Returns the number in `slot`.
     #[inline]
     pub(super) fn seq_at(&self, slot: u32) -> Seq {
         self.base + u64::from(slot.wrapping_sub(self.base.get() as u32) & self.mask)
     }
 
-    /// Has the entry of `seq` brought near.
+    /// Prefetches the entry of `seq`.
     #[inline]
     pub(super) fn touch(&self, seq: Seq) {
         near_whole_at(&self.entries, place(seq, self.entries.len()));
     }
 
-    /// Blanks the entry at the front; the next number is the oldest then.
+    /// Blanks the entry at the front, and advances the base to the next number.
     #[inline]
     pub(super) fn advance(&mut self) {
         let place = place(self.base, self.entries.len());
@@ -99,13 +100,13 @@ impl<T: Blank> Ring<T> {
         self.base += 1;
     }
 
-    /// As [`Ring::advance`], where the entry at the front is blank.
+    /// Same as [`Ring::advance`], when the entry at the front is blank.
     #[inline]
     pub(super) fn pass(&mut self) {
         self.base += 1;
     }
 
-    /// Makes room for `more` numbers from `next` on at once, as far as there is room for so many.
+    /// Allocates entries for `more` numbers from `next` on in one batch, as far as the range allows.
     #[inline]
     pub(super) fn expect(&mut self, next: Seq, more: u32) {
         let last = (next.since(self.base) + u64::from(more.min(EXPECTED_MAX))).min(u64::from(self.mask) + 1);
@@ -114,7 +115,7 @@ impl<T: Blank> Ring<T> {
         }
     }
 
-    /// Room for the number that is `offset` after the base.
+    /// Grows the ring to include the number that is `offset` after the base.
     #[cold]
     fn grow(&mut self, offset: u64) {
         let most = self.mask as usize + 1;
@@ -129,7 +130,7 @@ impl<T: Blank> Ring<T> {
     }
 }
 
-/// Where `seq` lies among `len` entries.
+/// Returns the index of `seq` among `len` entries.
 #[inline]
 fn place(seq: Seq, len: usize) -> usize {
     seq.get() as usize & len.wrapping_sub(1)

@@ -1,20 +1,21 @@
-//! The peer's transactions, from their arrival to the upper layer's word (specification Rev 0.9, section 8.5).
+//! The peer's transactions, from their arrival to the upper layer's acknowledgement (specification Rev 0.9, section
+//! 8.5).
 //!
 //! ```text
 //!   Push   here -> with the upper layer -> acknowledged by it
 //!   Pull   here -> with the upper layer -> answered -> data sent -> data acknowledged
 //! ```
 //!
-//! On an ordered connection a request that comes early is kept until its turn, in room that resources count.
+//! On an ordered connection an out-of-order request is kept until its turn, in buffers that resources account for.
 //!
-//! Not ready (F-7). A Push stays here, and its sender is told to come back: when its retransmission comes, the upper
-//! layer is asked again. A Pull is offered again when its time has come, and nobody hears of it. While one is not ready
-//! on an ordered connection, all Pushes that come behind it are not ready either (specification 8.5.3.4). They are
-//! kept while there is room that is not for heads of lines, and otherwise come again like the first: the upper layer
-//! may wait for what another connection brings.
+//! Not ready (F-7). A Push is kept, and its sender is requested to retransmit: when the retransmission arrives, the
+//! Push is offered to the upper layer again. A Pull is offered again when its wait has elapsed, without notifying the
+//! peer. While one is not ready on an ordered connection, all Pushes behind it are not ready either (specification
+//! 8.5.3.4). They are kept while there are resources beyond those reserved for heads of lines, and otherwise are
+//! retransmitted like the first: the upper layer may wait for packets of another connection.
 //!
-//! In error (F-8). A Push that the upper layer completes in error is refused, each time that it comes, until a Resync
-//! has taken its place; what is behind it goes on.
+//! In error (F-8). A Push that the upper layer completes in error is refused, on each retransmission, until a Resync
+//! has replaced it; processing of the requests behind it continues.
 
 use rnic_base::{Psn32, RareQueue, Seq, Time};
 use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, RnrTimer, Rsn, Ulp, Window};
@@ -29,47 +30,47 @@ use crate::seam::{Exhausted, Received, Verdict};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Not here.
+    /// No packet was received for this number.
     Blank,
-    /// Here; its turn has not come.
+    /// Received; waits for its turn.
     Kept,
     /// Offered, and to be offered again.
     NotReady,
-    /// With the upper layer.
+    /// Accepted by the upper layer, which has not finished it.
     Taken,
-    /// A Push that ends in error: waits for its Resync.
+    /// Push that ends in error: waits for its Resync.
     Refused,
-    /// A Resync is here, and its turn has not come.
+    /// A Resync was received, and waits for its turn.
     Skipped,
-    /// A Pull whose data waits to leave.
+    /// Pull whose data waits to be sent.
     Answered,
-    /// A Pull whose data is under way.
+    /// Pull whose data is in flight.
     Sent,
-    /// Nothing more will happen to it.
+    /// Finished.
     Done,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// The request's headers, later the answer's.
+    /// The request's headers, later those of the response.
     ulp: Ulp,
-    /// Of a Pull that was not ready: when it is offered again, by the clock.
+    /// Time at which a Pull that was not ready is offered again.
     until: Time,
     psn: Psn32,
     payload_len: u32,
     length: u16,
-    /// Room to receive, until the upper layer has taken it.
+    /// Receive resources, held until the upper layer has accepted the request.
     rx: Room,
-    /// Room to send Pull Data, until that is acknowledged.
+    /// Resources for sending Pull Data, held until it is acknowledged.
     tx: Room,
-    /// What is said while it is not ready, or refused.
+    /// NACK code sent while the request is not ready, or refused.
     says: NackCode,
     state: State,
     kind: Kind,
     resync: Option<ResyncCode>,
 }
 
-// There is one for each request that waits for something.
+// There is one entry for each waiting request.
 const _: () = assert!(size_of::<Entry>() <= 104);
 
 impl Entry {
@@ -91,7 +92,7 @@ impl Entry {
         Received { window: Window::Data, psn: self.psn }
     }
 
-    /// What is said of a Push that is not ready or refused.
+    /// Returns the NACK code for a Push that is not ready or refused.
     fn refusal(&self) -> Option<NackCode> {
         matches!(self.state, State::NotReady | State::Refused).then_some(self.says)
     }
@@ -110,7 +111,7 @@ impl Blank for Entry {
     }
 }
 
-/// What becomes of a request that the upper layer was asked to take.
+/// Outcome of a request that was offered to the upper layer.
 #[derive(Clone, Copy)]
 struct Fate {
     state: State,
@@ -133,7 +134,7 @@ impl Fate {
     }
 }
 
-/// Asks the upper layer to take `request`; none when it is busy.
+/// Offers `request` to the upper layer; returns `None` when it is busy.
 #[inline]
 fn ask<U: UpperLayer>(kind: Kind, request: &Request, with: &mut Surroundings<'_, U>) -> Option<Fate> {
     Some(match kind {
@@ -141,7 +142,7 @@ fn ask<U: UpperLayer>(kind: Kind, request: &Request, with: &mut Surroundings<'_,
             PushReply::Done => Fate::of(State::Done),
             PushReply::Later => Fate::of(State::Taken),
             PushReply::Busy => return None,
-            // It is asked again when its sender comes back, not by the clock.
+            // The Push is offered again when it is retransmitted, not after a time.
             PushReply::NotReady(code) => Fate::not_ready(code, NEVER),
             PushReply::CompleteInError(ulp) => Fate::refused(NackCode::CompleteInError { ulp }),
             PushReply::NonRecoverable(ulp) => Fate::refused(NackCode::NonRecoverable { ulp }),
@@ -161,25 +162,26 @@ pub(super) struct Target {
     ordering: Ordering,
     mtu: u16,
     ring: Ring<Entry>,
-    /// Everything before has arrived: the head of the line.
+    /// All requests before this number have arrived: the head of the line.
     arrived: Seq,
-    /// On ordered connections: the next request that the upper layer hears of.
+    /// On ordered connections: the next request to deliver to the upper layer.
     turn: Seq,
-    /// On ordered connections: the next whose data may leave.
+    /// On ordered connections: the next request whose data may be sent.
     data_turn: Seq,
-    /// On unordered ones: answers that wait to leave.
+    /// On unordered connections: responses that wait to be sent.
     answers: RareQueue<Seq>,
-    /// Answers that wait to leave, in any order.
+    /// Number of responses that wait to be sent, on either type of connection.
     unsent: u32,
     settled: RareQueue<Settled>,
-    /// When a Pull is offered again, at the earliest.
+    /// Lower bound of the times at which Pulls are offered again.
     next_retry: Time,
 }
 
 impl Target {
     pub(super) fn new(config: &TransactionConfig, first: Rsn) -> Self {
         let first = Seq::start(first);
-        // An initiator forgets a Pull when its data is there, we do when that is acknowledged: we lag behind.
+        // An initiator releases a Pull when its data has arrived, the target when that data is acknowledged: the
+        // target's entries are released later.
         let size = config.outstanding * 2;
         Self {
             ordering: config.ordering,
@@ -228,7 +230,7 @@ impl Target {
         self.ring.slot(seq)
     }
 
-    /// Whether the Push `rsn` is here, and its turn has not come.
+    /// Returns whether the Push `rsn` was received and waits for its turn.
     pub(super) fn keeps(&self, rsn: Rsn) -> bool {
         let seq = rsn.extend(self.ring.base());
         self.ring.covers(seq) && self.is_kept(seq)
@@ -239,20 +241,20 @@ impl Target {
         entry.state == State::Kept && entry.kind == Kind::Push
     }
 
-    /// Those for which [`Target::keeps`] holds.
+    /// Returns the requests for which [`Target::keeps`] holds.
     pub(super) fn kept(&self) -> impl Iterator<Item = Rsn> {
         let (base, size) = (self.ring.base(), self.ring.end_of_entries().since(self.ring.base()));
         let all = (0..size).map(move |offset| base + offset);
         all.filter(|seq| self.is_kept(*seq)).map(Seq::wire)
     }
 
-    /// The data of `seq` cannot be sent, for a reason of our own.
+    /// Withdraws the data of `seq`, which cannot be sent for a local reason.
     pub(super) fn withdraw(&mut self, seq: Seq) {
         self.ring[seq].resync.get_or_insert(ResyncCode::LocalXlr);
     }
 
-    /// A request, or the Resync of one, that is not here yet; or the Resync of one that is. With what is said of all
-    /// that comes, when the upper layer has failed.
+    /// Processes a new request, or the Resync of a request, received or not. `refuses` is the NACK code for all
+    /// requests, when the upper layer has failed.
     #[inline]
     pub(super) fn offer<U: UpperLayer>(
         &mut self,
@@ -262,7 +264,7 @@ impl Target {
     ) -> Verdict {
         let seq = packet.body.rsn().expect("requests have one").extend(self.ring.base());
         if seq < self.ring.base() {
-            // A Resync may come for what has ended meanwhile; anything else has used a number twice.
+            // A Resync may arrive for a request that has ended meanwhile; any other packet has used a number twice.
             let late = matches!(packet.body, Body::Resync { .. });
             return if late { Verdict::Accepted { acknowledged: true } } else { Verdict::Dropped };
         }
@@ -289,8 +291,8 @@ impl Target {
             Kind::Push => units.arrived_push(u32::from(length)),
             Kind::Pull => units.arrived_pull(),
         };
-        // Behind one that is not ready nothing is at the head of the line: Pulls there would hold, until that is ready,
-        // the room that is left for heads of other lines, which may be what it waits for.
+        // Behind a request that is not ready, no request is at the head of the line: until that one is ready, Pulls
+        // there would hold the resources reserved for heads of other lines, and it may be waiting for one of those.
         let blocker = self.blocker(seq);
         let head_of_line = self.ordering == Ordering::Unordered || seq == self.arrived && blocker.is_none();
         if !with.resources.admits_arrival(need, head_of_line) {
@@ -299,7 +301,7 @@ impl Target {
         }
         let mut fate = None;
         if kind == Kind::Push && seq == self.ring.base() {
-            // Everything before is done with: it is its turn in any order, and most often that is all.
+            // All requests before are finished: it is next in any order, and in most cases no other request is waiting.
             fate = Some(ask(kind, &Request { rsn: seq.wire(), length, payload_len, ulp }, with));
             if let Some(Some(Fate { state: State::Done, .. })) = fate {
                 with.stats.delivered += 1;
@@ -322,8 +324,8 @@ impl Target {
         self.verdict(seq)
     }
 
-    /// As [`Target::offer`] of `entry`, for which there is no room. A Push behind `blocker` can be told to come again
-    /// with it, and be here; anything else comes when there is room.
+    /// Handles `entry` as [`Target::offer`] does, without resources. A Push behind `blocker` can be recorded as
+    /// received and retransmitted together with it; any other request is accepted later, when there are resources.
     #[cold]
     fn offer_without_room(&mut self, seq: Seq, entry: Entry, blocker: Option<NackCode>) -> Verdict {
         let Some(says) = blocker.filter(|_| entry.kind == Kind::Push) else { return Verdict::NoResources };
@@ -332,8 +334,9 @@ impl Target {
         Verdict::Refused(says)
     }
 
-    /// As [`Target::offer`], when the upper layer has failed: a Push is refused at once, and a Pull in its turn, by its
-    /// answer. Neither holds anything until then, for nobody may ever fill the holes before it.
+    /// Handles a request as [`Target::offer`] does, when the upper layer has failed: a Push is refused immediately, and
+    /// a Pull in its turn, by its response. Neither holds resources until then, because gaps before it may never be
+    /// filled.
     #[cold]
     fn offer_in_vain<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) -> Verdict {
         let entry = &mut self.ring[seq];
@@ -343,7 +346,8 @@ impl Target {
         self.verdict(seq)
     }
 
-    /// The request at the front, which has no entry, is done with. On ordered connections, what is behind has its turn.
+    /// Removes the finished request at the front, which has no entry. On ordered connections, the requests behind it
+    /// are delivered.
     #[inline]
     fn pass<U: UpperLayer>(&mut self, with: &mut Surroundings<'_, U>) {
         self.ring.pass();
@@ -357,7 +361,7 @@ impl Target {
         }
     }
 
-    /// What is said at once about the request `seq`, which has just been kept.
+    /// Returns the immediate outcome of the request `seq`, which has just been kept.
     fn verdict(&mut self, seq: Seq) -> Verdict {
         let entry = &self.ring[seq];
         let verdict = match (entry.kind, entry.state) {
@@ -372,7 +376,7 @@ impl Target {
         verdict
     }
 
-    /// What is said of the request that `seq` must wait for because it was not ready, if there is one.
+    /// Returns the NACK code of the request that was not ready and that `seq` must wait for, if there is one.
     fn blocker(&self, seq: Seq) -> Option<NackCode> {
         if self.ordering == Ordering::Unordered || self.turn >= seq {
             return None;
@@ -381,12 +385,12 @@ impl Target {
         (entry.state == State::NotReady).then_some(entry.says)
     }
 
-    /// A Resync takes the place of `seq`, here or not.
+    /// Processes a Resync that replaces `seq`, received or not.
     fn skip<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) -> Verdict {
         let entry = &mut self.ring[seq];
         let is_served = entry.kind == Kind::Pull && entry.state == State::Taken;
         if is_served || matches!(entry.state, State::Answered | State::Sent) {
-            // The request was acknowledged long ago, and what it asks is on its way, or will be: nothing to skip.
+            // The request was acknowledged before, and its data is in flight or will be sent: nothing is skipped.
             return Verdict::Accepted { acknowledged: true };
         }
         if let Some(rx) = entry.rx.take(Part::RequestRx) {
@@ -403,13 +407,13 @@ impl Target {
         Verdict::Accepted { acknowledged: true }
     }
 
-    /// The upper layer hears that `seq` will not come.
+    /// Notifies the upper layer that `seq` will not be delivered.
     fn skip_now<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) {
         self.ring[seq].state = State::Done;
         with.ulp.skipped(with.now, seq.wire());
     }
 
-    /// What came again, while it waits here.
+    /// Handles a duplicate of a request that is waiting.
     pub(super) fn duplicate<U: UpperLayer>(
         &mut self,
         packet: &Packet,
@@ -421,7 +425,8 @@ impl Target {
             return None;
         }
         let entry = &self.ring[seq];
-        // What has its number and is another is not it: the upper layer would look for bytes that have not come.
+        // A different packet with the same number is not a duplicate: the upper layer would read bytes that have not
+        // arrived.
         let is_it = entry.kind == Kind::Push
             && (entry.psn, entry.length, entry.payload_len) == (psn, length, packet.payload_len);
         match entry.state {
@@ -433,7 +438,7 @@ impl Target {
         }
     }
 
-    /// A Push that was not ready has come again.
+    /// Handles the retransmission of a Push that was not ready.
     fn ask_again<U: UpperLayer>(&mut self, seq: Seq, with: &mut Surroundings<'_, U>) -> Option<NackCode> {
         if self.ordering == Ordering::Ordered && seq != self.turn {
             return Some(self.ring[seq].says);
@@ -442,7 +447,7 @@ impl Target {
         self.offer_turn(seq, Some(seq), with);
         let entry = &mut self.ring[seq];
         if entry.state == State::Kept {
-            // The way into the host is full, and there is no room for it here.
+            // The path into the host is full, and no resources are held for the Push here.
             entry.state = State::NotReady;
         }
         let answer = entry.refusal();
@@ -459,7 +464,8 @@ impl Target {
         }
     }
 
-    /// Offers what can be offered now that `seq` can. What becomes of `quiet` is left for the caller to say.
+    /// Delivers the requests that can be delivered now that `seq` can. The outcome of `quiet` is not settled here,
+    /// because the caller returns it.
     fn offer_turn<U: UpperLayer>(&mut self, seq: Seq, quiet: Option<Seq>, with: &mut Surroundings<'_, U>) {
         if self.ordering == Ordering::Unordered {
             if self.ring[seq].state == State::Kept {
@@ -470,7 +476,7 @@ impl Target {
         self.offer_next(quiet, with);
     }
 
-    /// On ordered connections, offers everything whose turn it is.
+    /// On ordered connections, delivers all requests whose turn has come.
     fn offer_next<U: UpperLayer>(&mut self, quiet: Option<Seq>, with: &mut Surroundings<'_, U>) {
         if self.ordering == Ordering::Unordered {
             return;
@@ -480,7 +486,7 @@ impl Target {
             match state {
                 State::Blank | State::NotReady => return,
                 State::Kept if !self.hand_over(self.turn, quiet, with) => return,
-                // Not before what is ahead of it has had its say.
+                // Only after the requests before it were delivered.
                 State::Skipped => self.skip_now(self.turn, with),
                 _ => {}
             }
@@ -488,8 +494,8 @@ impl Target {
         }
     }
 
-    /// Offers `seq` to the upper layer; whether that took it, or refused it for good. All but the refusal or the
-    /// acknowledgement of `quiet` is settled here.
+    /// Offers `seq` to the upper layer; returns whether it was accepted or permanently refused. Refusals and
+    /// acknowledgements are settled here, except for `quiet`.
     fn hand_over<U: UpperLayer>(&mut self, seq: Seq, quiet: Option<Seq>, with: &mut Surroundings<'_, U>) -> bool {
         let entry = &self.ring[seq];
         let (length, payload_len, ulp) = (entry.length, entry.payload_len, entry.ulp);
@@ -497,7 +503,7 @@ impl Target {
         fate.is_some_and(|fate| self.meet(seq, fate, quiet, with))
     }
 
-    /// The upper layer has said what becomes of `seq`; the rest as for [`Target::hand_over`].
+    /// Applies the upper layer's decision `fate` to `seq`; otherwise as [`Target::hand_over`].
     fn meet<U: UpperLayer>(
         &mut self,
         seq: Seq,
@@ -514,8 +520,8 @@ impl Target {
         } else {
             with.stats.not_ready += 1;
         }
-        // A Push that is not ready comes again, and holds nothing until then: without order, nothing else would keep
-        // room for those that the upper layer waits for.
+        // A Push that is not ready is retransmitted, and holds no resources until then: without ordering, no other rule
+        // would keep resources for the requests that the upper layer waits for.
         if (taken || is_push)
             && let Some(rx) = entry.rx.take(Part::RequestRx)
         {
@@ -538,7 +544,7 @@ impl Target {
         self.next_retry = self.next_retry.min(until);
     }
 
-    /// Offers Pulls again whose time has come.
+    /// Offers Pulls again whose wait has elapsed.
     pub(super) fn retry<U: UpperLayer>(&mut self, with: &mut Surroundings<'_, U>) {
         if self.next_retry > with.now {
             return;
@@ -561,7 +567,7 @@ impl Target {
         self.forget_done();
     }
 
-    /// The way into the host is open again: offers what was kept because of that, until it is full again.
+    /// Offers the requests that were kept because the path into the host was full, until it is full again.
     pub(super) fn resume<U: UpperLayer>(&mut self, with: &mut Surroundings<'_, U>) {
         match self.ordering {
             Ordering::Ordered => self.offer_turn(self.turn, None, with),
@@ -578,7 +584,7 @@ impl Target {
         self.forget_done();
     }
 
-    /// The upper layer acknowledges a Push.
+    /// Acknowledges a Push on behalf of the upper layer.
     pub(super) fn acknowledge(&mut self, rsn: Rsn) -> Result<(), AnswerError> {
         let seq = self.taken(rsn, Kind::Push)?;
         self.ring[seq].state = State::Done;
@@ -587,7 +593,7 @@ impl Target {
         Ok(())
     }
 
-    /// The upper layer refuses a Push for good.
+    /// Refuses a Push permanently on behalf of the upper layer.
     pub(super) fn refuse(&mut self, rsn: Rsn, code: NackCode) -> Result<(), AnswerError> {
         let seq = self.taken(rsn, Kind::Push)?;
         let entry = &mut self.ring[seq];
@@ -613,7 +619,7 @@ impl Target {
         }
     }
 
-    /// The upper layer answers a Pull.
+    /// Stores the upper layer's response to a Pull, to be sent.
     pub(super) fn answer(
         &mut self,
         resources: &mut Resources,
@@ -648,13 +654,13 @@ impl Target {
         if waits { Ok(seq) } else { Err(AnswerError::Unknown) }
     }
 
-    /// Whether any data waits to leave.
+    /// Returns whether any data waits to be sent.
     #[inline]
     pub(super) fn has_answers(&self) -> bool {
         self.unsent > 0
     }
 
-    /// The Pull whose data may leave next.
+    /// Returns the Pull whose data may be sent next.
     #[inline]
     pub(super) fn sendable(&mut self) -> Option<Seq> {
         if self.unsent == 0 { None } else { self.next_answer() }
@@ -669,7 +675,7 @@ impl Target {
             match entry.state {
                 State::Answered => return Some(self.data_turn),
                 State::Sent | State::Done => self.data_turn += 1,
-                // Of what is not here nobody knows what it is.
+                // The type of a request that has not arrived is unknown.
                 State::Blank => return None,
                 _ if entry.kind == Kind::Push => self.data_turn += 1,
                 _ => return None,
@@ -688,7 +694,7 @@ impl Target {
         }
     }
 
-    /// What the data packet of `seq` says, and its payload bytes.
+    /// Returns the body of the data packet of `seq`, and its payload length in bytes.
     pub(super) fn packet(&self, seq: Seq) -> (Body, u32) {
         let entry = &self.ring[seq];
         let (psn, rsn) = (Psn32::default(), seq.wire());
@@ -698,7 +704,7 @@ impl Target {
         }
     }
 
-    /// The data of `seq` is acknowledged.
+    /// Handles the acknowledgement of the data of `seq`.
     pub(super) fn acked(&mut self, seq: Seq, resources: &mut Resources, usage: &mut Usage) {
         let entry = &mut self.ring[seq];
         entry.state = State::Done;
@@ -709,12 +715,12 @@ impl Target {
         self.forget_done();
     }
 
-    /// The data of `seq` was refused for good.
+    /// Handles a permanent refusal of the data of `seq`.
     pub(super) fn nacked(&mut self, seq: Seq) {
         self.ring[seq].resync.get_or_insert(ResyncCode::RemoteXlr);
     }
 
-    /// The data of `seq` was sent as often as it may.
+    /// Handles that the data of `seq` has reached its maximum number of transmissions.
     pub(super) fn exhausted(&mut self, seq: Seq) -> Exhausted {
         let entry = &mut self.ring[seq];
         if entry.resync == Some(ResyncCode::RetransmissionExhausted) {
@@ -738,7 +744,7 @@ impl Target {
         self.note_arrival();
     }
 
-    /// The connection is dead: everything held goes back.
+    /// Handles the failure of the connection: all held resources are released.
     pub(super) fn die(&mut self, resources: &mut Resources, usage: &mut Usage) {
         let mut seq = self.ring.base();
         while seq < self.ring.end_of_entries() {

@@ -1,85 +1,85 @@
-//! What the transaction layer asks of, and tells, an upper layer: RDMA, NVMe, a test (F-1, F-43).
+//! Interface between the transaction layer and an upper layer: RDMA, NVMe, a test (F-1, F-43).
 //!
-//! Payload is not here. Whoever drives the connection keeps the bytes of what has arrived until the upper layer has
-//! taken it, by the request's RSN; on unordered connections that is at once.
+//! Payload is not part of it. The driver of the connection keeps the payload of received requests, by RSN, until the
+//! upper layer has accepted the request; on unordered connections that happens immediately.
 
 use rnic_base::Time;
 use rnic_wire::falcon::{CompletionCode, RnrTimer, Rsn, Ulp};
 
-/// A request that has arrived.
+/// A received request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// Its number: names it in what follows.
+    /// RSN, which identifies the request in later calls.
     pub rsn: Rsn,
-    /// Bytes that it moves, with the upper layer's headers and padding.
+    /// Bytes moved, with the upper layer's headers and padding.
     pub length: u16,
-    /// Payload bytes that came with it.
+    /// Payload bytes in the request's packet.
     pub payload_len: u32,
     /// The upper layer's headers.
     pub ulp: Ulp,
 }
 
-/// What becomes of a Push.
+/// Decision of the upper layer about a Push.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PushReply {
-    /// Done: acknowledge it.
+    /// Finished: to be acknowledged.
     Done,
-    /// Taken; [`super::Transactions::acknowledge`] follows.
+    /// Accepted; [`super::Transactions::acknowledge`] follows.
     Later,
-    /// The way into the host is full (F-18): keep it, and offer it again after [`super::Layer::resume`].
+    /// The path into the host is full (F-18): to be kept, and offered again after [`super::Layer::resume`].
     Busy,
-    /// RNR (F-7): offer it again, not before that time.
+    /// RNR (F-7): to be offered again, no sooner than after that time.
     NotReady(RnrTimer),
-    /// CIE (F-8): this one ends in error, with the upper layer's reason, and what follows goes on.
+    /// CIE (F-8): this Push ends in error, with the upper layer's reason, and processing of later ones continues.
     CompleteInError(u8),
-    /// NRE: as CIE, but the upper layer has failed for good.
+    /// NRE: as CIE, but the upper layer has failed permanently.
     NonRecoverable(u8),
-    /// This connection may not ask that.
+    /// The request is not permitted on this connection.
     InvalidCid,
 }
 
-/// What becomes of a Pull.
+/// Decision of the upper layer about a Pull.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PullReply {
-    /// Taken; [`super::Transactions::answer`] follows.
+    /// Accepted; [`super::Transactions::answer`] follows.
     Later,
     /// As for a Push.
     Busy,
-    /// RNR: offered again after that time. The other side never hears of it.
+    /// RNR: to be offered again after that time. The peer is not notified.
     NotReady(RnrTimer),
 }
 
-/// Pull Data, as the target's upper layer hands it in. An error is an answer without data, whose headers say so.
+/// Pull Data, as submitted by the target's upper layer. An error is a response without data, whose headers report it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// Payload bytes behind the headers.
+    /// Payload length in bytes, without the headers.
     pub payload_len: u32,
-    /// Bytes with the upper layer's headers and padding; no more than were asked for.
+    /// Total bytes with the upper layer's headers and padding; no more than were requested.
     pub length: u32,
     /// The upper layer's headers.
     pub ulp: Ulp,
 }
 
-/// How a transaction ended.
+/// Completion of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// Its number.
+    /// RSN of the transaction.
     pub rsn: Rsn,
-    /// What came with the submission.
+    /// Tag of the submission.
     pub tag: u64,
-    /// The ending.
+    /// Result of the transaction.
     pub code: CompletionCode,
-    /// With a refusal, the upper layer's own reason; with [`CompletionCode::RemoteError`] of a Pull, why its target
-    /// gave up: the code of the Resync that came ([`rnic_wire::falcon::ResyncCode`]); else 0.
+    /// For a refusal, the upper layer's own reason; for [`CompletionCode::RemoteError`] of a Pull, the reason for which
+    /// its target gave up: the code of the received Resync ([`rnic_wire::falcon::ResyncCode`]); otherwise 0.
     pub ulp_code: u8,
-    /// Of a Pull that ended well: bytes of its data, which [`UpperLayer::pulled`] has described.
+    /// For a successful Pull: length of its data in bytes, which [`UpperLayer::pulled`] has described.
     pub data: Option<u16>,
 }
 
-/// What a Pull brought.
+/// Data returned by a Pull.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PulledData {
-    /// Payload bytes.
+    /// Payload length in bytes.
     pub payload_len: u32,
     /// The upper layer's headers.
     pub ulp: Ulp,
@@ -87,37 +87,39 @@ pub struct PulledData {
 
 /// An upper layer, for one connection.
 pub trait UpperLayer {
-    /// A Push has arrived, and it is its turn.
+    /// Delivers a received Push in its turn.
     fn push(&mut self, now: Time, request: &Request) -> PushReply;
 
-    /// A Pull has arrived, and it is its turn.
+    /// Delivers a received Pull in its turn.
     ///
-    /// Where there are Pushes too, whether it is taken must not depend on room to answer earlier Pulls: Pushes that
-    /// find no room because of Pulls that wait would fill the window that those answers need (`tests/deadlock.rs` finds
-    /// it). RDMA keeps to that by bounding outstanding Reads at their initiator (RDMA over Falcon, section 6.5).
+    /// When there are Pushes too, acceptance of a Pull must not depend on resources for responses to earlier Pulls:
+    /// Pushes rejected because of waiting Pulls would fill the window that those responses need (found by
+    /// `tests/deadlock.rs`). RDMA complies by bounding outstanding Reads at their initiator (RDMA over Falcon, section
+    /// 6.5).
     fn pull(&mut self, now: Time, request: &Request) -> PullReply;
 
-    /// What the packet of its own request says that was submitted with `tag` and without headers
-    /// ([`super::Submission::ulp`]): asked each time that the packet leaves, so nothing of it is kept below. A Pull's
-    /// may leave again when its data is here and its completion handed over; its target goes by its number then.
+    /// Returns the headers of the local request that was submitted with `tag` and without headers
+    /// ([`super::Submission::ulp`]): called each time that the packet is sent, so the transaction layer does not store
+    /// them. The packet of a Pull may be retransmitted after its data has arrived and its completion was delivered; its
+    /// target then identifies it by its number.
     fn headers(&self, tag: u64) -> Ulp;
 
-    /// One of its own transactions has ended. Exactly once for each that was taken.
+    /// Delivers the completion of a local transaction. Called exactly once for each accepted transaction.
     fn complete(&mut self, now: Time, completion: &Completion);
 
-    /// The data of a Pull of its own, submitted with `tag`, has come: once, and before its completion, whose turn may
-    /// come later.
+    /// Delivers the data of a local Pull, submitted with `tag`: once, and before its completion, which may be delivered
+    /// later in its turn.
     fn pulled(&mut self, now: Time, tag: u64, data: &PulledData) {
         let _ = (now, tag, data);
     }
 
-    /// The peer was not ready for the Push submitted with `tag`, which will be sent again.
+    /// Notifies that the peer was not ready for the Push submitted with `tag`, which will be retransmitted.
     fn not_ready(&mut self, now: Time, tag: u64) {
         let _ = (now, tag);
     }
 
-    /// The peer has given up its request `rsn`, which was neither taken nor refused: on ordered connections, what is
-    /// behind goes on.
+    /// Notifies that the peer has given up its request `rsn`, which was neither accepted nor refused: on ordered
+    /// connections, delivery of the requests behind it continues.
     fn skipped(&mut self, now: Time, rsn: Rsn) {
         let _ = (now, rsn);
     }

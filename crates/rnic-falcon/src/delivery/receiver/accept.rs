@@ -1,7 +1,7 @@
-//! What has come, and where it falls.
+//! Acceptance of received packets, by their position in the window.
 //!
-//! Source: specification Rev 0.9, sections 9.2.2 (acceptance), 9.2.5 and 11 (what is answered); Falcon (SIGCOMM'25)
-//! section 4.1. Integrity, replay and keys are checked before (the encryption's business).
+//! Source: specification Rev 0.9, sections 9.2.2 (acceptance), 9.2.5 and 11 (responses); Falcon (SIGCOMM'25) section
+//! 4.1. Integrity, replay and keys are checked before (by the encryption layer).
 //!
 //! | place | what happens |
 //! |---|---|
@@ -10,9 +10,10 @@
 //! | new | offered |
 //! | beyond the window | dropped with a notification: the paper, where there is no room; the specification, always |
 //!
-//! In each case bases that came with it are taken first (section 11: "piggybacked acknowledgement processed"), and
-//! T1 and T2 are noted for the flow. Pull Data acknowledges its Pull Request, which is the sender's. Contradiction 17
-//! (a NACK for packets beyond the window): the notification it is; there is no code for such a NACK.
+//! In each case the bases carried by the packet are processed first (section 11: "piggybacked acknowledgement
+//! processed"), and T1 and T2 are recorded for the flow. Pull Data acknowledges its Pull Request, which belongs to the
+//! sender. Contradiction 17 (a NACK for packets beyond the window): only the notification is sent, because there is no
+//! code for such a NACK.
 
 use rnic_base::{Seq, Time};
 use rnic_wire::falcon::{Body, NackCode, Packet, Rsn};
@@ -24,11 +25,12 @@ use crate::seam::{Received, Upper, Verdict};
 use super::DeliveryReceiver;
 use super::rx_window::{Arrived, Place};
 
-/// What became of a packet, and which Pull Request of ours it answers, if it is a response and was accepted.
+/// Outcome of a received packet, and the RSN of the local Pull Request that it answers, if it is a response and was
+/// accepted.
 pub(crate) type Acceptance = (Reception, Option<Rsn>);
 
 impl DeliveryReceiver {
-    /// Takes in a packet of a window, which came on `flow`.
+    /// Processes a packet with a sequence number in a window, received on `flow`.
     #[inline]
     pub(crate) fn take_packet(
         &mut self,
@@ -103,7 +105,7 @@ impl DeliveryReceiver {
         }
     }
 
-    /// A packet that is here and not acknowledged came again.
+    /// Handles a duplicate of a packet that was received and is not acknowledged.
     fn take_duplicate(
         &mut self,
         shared: &mut Shared,
@@ -128,7 +130,7 @@ impl DeliveryReceiver {
         Reception::Duplicate
     }
 
-    /// Says again what was said: at once when asked.
+    /// Acknowledges a duplicate again: immediately when it requests an acknowledgement.
     fn repeat(&mut self, now: Time, flow: u8, packet: &Packet) {
         self.owe(now, flow, 2);
         if packet.ack_request {
@@ -139,7 +141,7 @@ impl DeliveryReceiver {
     fn drop_beyond(&mut self, shared: &mut Shared, now: Time, flow: u8, received: Received) -> Reception {
         shared.counters.out_of_window += 1;
         self.rx[received.window].out_of_window = true;
-        // The AR bit of what is dropped is ignored (specification 9.2.2.4).
+        // The AR bit of a dropped packet is ignored (specification 9.2.2.4).
         self.owe(now, flow, 2);
         Reception::OutOfWindow
     }

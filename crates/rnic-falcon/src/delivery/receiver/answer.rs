@@ -1,10 +1,10 @@
-//! Acknowledgements and NACKs as they leave.
+//! Creation of acknowledgements and NACKs.
 //!
 //! Source: specification Rev 0.9, sections 7.7, 7.8 and 9.1.6.
 //!
-//! Choices: an acknowledgement has bitmaps by [`ExtendedRule`]; saying that packets were dropped beyond a window
-//! clears it (the sender hears it once per drop that follows). A NACK echoes the last packet of the flow of the
-//! packet that it refuses, as acknowledgements do; for NACKs that leave at once that is the packet itself.
+//! Choices: an acknowledgement has bitmaps by [`ExtendedRule`]; reporting that packets were dropped beyond a window
+//! clears that flag (the sender is notified once per subsequent drop). A NACK echoes the last packet of the flow of the
+//! refused packet, as acknowledgements do; for NACKs sent immediately that is the refused packet itself.
 
 use rnic_base::{RareQueue, Time};
 use rnic_wire::falcon::{
@@ -19,17 +19,20 @@ use crate::seam::{Received, Upper};
 
 use super::DeliveryReceiver;
 
-/// NACKs that wait to leave. More are not kept: the packet's retransmission draws another.
+/// NACKs that wait to be sent. NACKs beyond the limit are dropped, because the packet's retransmission causes another
+/// one.
 #[derive(Clone, Debug)]
 pub(crate) struct Nacks {
     waiting: RareQueue<Waiting>,
-    /// The first that is final, for the upper layer has failed: whoever ends the connection says it once more.
+    /// The first final NACK, sent because the upper layer has failed. It is sent again when the connection is
+    /// terminated.
     refusal: Option<Box<Waiting>>,
 }
 
 type Waiting = (u8, Received, NackCode);
 
-/// NACKs of a connection that can wait: what a burst on a full link brings before the first leaves.
+/// Maximum number of waiting NACKs of a connection: enough for a burst received on a full link before the first NACK is
+/// sent.
 const NACKS_MAX: usize = 16;
 
 impl Nacks {
@@ -47,7 +50,7 @@ impl Nacks {
         }
     }
 
-    /// The final one leaves next, whether it left before or not; answers whether there is one.
+    /// Queues the final NACK as the next one to send, whether it was sent before or not; returns whether there is one.
     pub(crate) fn repeat_refusal(&mut self) -> bool {
         if let Some(refusal) = &self.refusal {
             let waiting = self.waiting.made_for(1);
@@ -64,13 +67,13 @@ impl Nacks {
 }
 
 impl DeliveryReceiver {
-    /// Whether a NACK or an acknowledgement may be due.
+    /// Returns whether a NACK or an acknowledgement may be due.
     #[inline]
     pub(crate) fn has_answer(&self, now: Time) -> bool {
         self.echo.deadline() <= now || !self.nacks.is_empty()
     }
 
-    /// A NACK or an acknowledgement, if one is due.
+    /// Writes a NACK or an acknowledgement to `packet`, if one is due.
     #[inline(never)]
     pub(crate) fn answer(
         &mut self,
@@ -148,7 +151,7 @@ fn needs_bitmaps(rule: ExtendedRule, bitmaps: &Bitmaps) -> bool {
     let received = bitmaps.data_received;
     let data = match rule {
         ExtendedRule::WhenReceived => received != 0,
-        // Ones from bit 0 on have no gap: adding one carries through all of them.
+        // Ones from bit 0 on without a gap: the carry of adding one passes through all of them.
         ExtendedRule::WhenGap => bitmaps.data_acked != 0 || received & received.wrapping_add(1) != 0,
     };
     data || bitmaps.request_received != 0

@@ -1,26 +1,26 @@
-//! Who is owed an acknowledgement, per flow, and what it will say about the path.
+//! Per-flow pending acknowledgements, and the path information that they echo.
 //!
-//! Source: specification Rev 0.9, sections 9.1.6 and 10.1; Falcon (SIGCOMM'25) section 4.3: coalescing and
-//! timestamps are those of a flow (F-21, F-27). An acknowledgement has T1 and T2 of the packet of its flow that came
-//! last, so waiting for more packets does not look like delay (F-17).
+//! Source: specification Rev 0.9, sections 9.1.6 and 10.1; Falcon (SIGCOMM'25) section 4.3: coalescing and timestamps
+//! are per flow (F-21, F-27). An acknowledgement carries T1 and T2 of the last packet received on its flow, so waiting
+//! for more packets does not look like delay (F-17).
 //!
 //! Choices:
 //!
-//! - Receiving counts one, and acknowledging counts one: a Push that waits for its upper layer is on the way to an
-//!   acknowledgement, but not yet at it. An acknowledgement is due at twice `coalesce_count` (as the reference
-//!   simulator has it).
-//! - A duplicate counts both at once. When it asks, it is answered at once (specification 11 over 9.2.2.4: an answer
-//!   that was lost is what made the sender ask again).
-//! - A packet that fills a gap of its flow, since a later one of that flow is here, is acknowledged at once, whether
-//!   it asks or not. TCP does so (RFC 5681, section 4.2), and RACK counts on it: its reordering window, a quarter of a
-//!   round trip, says how late a packet may be, not how late the news of it. Ten packets that share an acknowledgement
-//!   take longer than that on a fast link, and what came late, but in time, would be sent again in vain. The
-//!   specification lets a receiver acknowledge sooner than it must. What was lost and is sent again asks anyway, so
-//!   this costs acknowledgements where there is reordering alone. Flows have different delays, so a gap that packets
-//!   of other flows make says nothing (F-29). Early packets wait as others do: TCP acknowledges those at once too,
-//!   for a sender that counts duplicates.
-//! - An acknowledgement travels with the label of the packet that it echoes, so a flow that is moved takes its
-//!   acknowledgements along.
+//! - Receiving counts one half, and acknowledging counts one half: a Push that waits for its upper layer counts half
+//!   towards an acknowledgement. An acknowledgement is due at twice `coalesce_count` (as in the reference simulator).
+//! - A duplicate counts both halves immediately. When it requests an acknowledgement, it is acknowledged immediately
+//!   (specification 11 over 9.2.2.4: the sender requests again because an acknowledgement was lost).
+//! - A packet that fills a gap of its flow, because a later one of that flow was received, is acknowledged immediately,
+//!   whether it requests it or not. TCP does so (RFC 5681, section 4.2), and RACK relies on it: its reordering window,
+//!   a quarter of a round trip, covers the delay of a packet, not the delay of its acknowledgement. Ten packets that
+//!   share an acknowledgement take longer than that on a fast link, and packets that arrived out of order but in time
+//!   would be retransmitted unnecessarily. The specification allows a receiver to acknowledge sooner than required.
+//!   Retransmissions request an acknowledgement anyway, so this costs acknowledgements only when there is reordering
+//!   without loss. Flows have different delays, so a gap caused by packets of other flows is not considered (F-29).
+//!   Out-of-order packets wait as others do: TCP acknowledges those immediately too, for a sender that counts duplicate
+//!   acknowledgements.
+//! - An acknowledgement is sent with the label of the packet that it echoes, so the acknowledgements of a flow follow
+//!   it to another path.
 
 use rnic_base::{Csig, Duration, Time};
 use rnic_wire::falcon::{FlowLabel, Timestamp};
@@ -29,38 +29,38 @@ use crate::delivery::config::NEVER;
 use crate::delivery::exchange::Arrival;
 use crate::delivery::per_flow::PerFlow;
 
-/// What is known of the packet of a flow that came last.
+/// Properties of the last packet received on a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Latest {
     pub(crate) t1: Timestamp,
     pub(crate) t2: Timestamp,
     pub(crate) hops: u8,
     pub(crate) label: FlowLabel,
-    /// Packets with a congestion mark so far, modulo 2^14.
+    /// Number of packets received with a congestion mark so far, modulo 2^14.
     pub(crate) ecn: u16,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     latest: Latest,
-    /// The tag of that packet.
+    /// CSIG tag of that packet.
     csig: Option<Csig>,
-    /// A packet has come.
+    /// True once a packet was received on the flow.
     is_heard: bool,
     owed: u32,
     due: Time,
 }
 
-/// What each flow is owed, and what its acknowledgement will echo.
+/// Pending acknowledgement of each flow, and the values that it will echo.
 #[derive(Clone, Debug)]
 pub(crate) struct Echo {
     flows: PerFlow<Flow>,
-    /// The earliest of what is due, or earlier.
+    /// Time at which the earliest acknowledgement is due, or an earlier time.
     due: Time,
 }
 
 impl Echo {
-    /// Nothing has come on any of `count` flows.
+    /// Creates the state of `count` flows on which no packet was received.
     pub(crate) fn new(count: u8) -> Self {
         let fresh = Flow { latest: Latest::default(), csig: None, is_heard: false, owed: 0, due: NEVER };
         Self { flows: PerFlow::new(usize::from(count), |_| fresh), due: NEVER }
@@ -74,7 +74,7 @@ impl Echo {
         self.flows.iter().map(|flow| flow.due).min().unwrap_or(NEVER)
     }
 
-    /// `arrival` came on `flow` at `t2`.
+    /// Records that `arrival` was received on `flow` at `t2`.
     #[inline]
     pub(crate) fn note(&mut self, flow: u8, arrival: &Arrival<'_>, t2: Timestamp) {
         let Arrival { packet, label, marked, hops, csig } = *arrival;
@@ -85,19 +85,19 @@ impl Echo {
         *latest = Latest { t1: packet.timestamp, t2, hops, label, ecn };
     }
 
-    /// The packet of `flow` that came last.
+    /// Returns the properties of the last packet received on `flow`.
     #[inline]
     pub(crate) fn latest(&self, flow: u8) -> Latest {
         self.flows[flow].latest
     }
 
-    /// The tag of that packet, if it had one.
+    /// Returns the CSIG tag of the last packet received on `flow`, if it had one.
     #[inline]
     pub(crate) fn csig(&self, flow: u8) -> Option<Csig> {
         self.flows[flow].csig
     }
 
-    /// `halves` of a packet's acknowledgement are owed to `flow`: due after `count` packets or `timeout`.
+    /// Adds `halves` of a packet's acknowledgement to those pending on `flow`: due after `count` packets or `timeout`.
     #[inline]
     pub(crate) fn owe(&mut self, now: Time, flow: u8, halves: u32, count: u32, timeout: Duration) {
         let entry = &mut self.flows[flow];
@@ -107,7 +107,7 @@ impl Echo {
         self.due = self.due.min(entry.due);
     }
 
-    /// An acknowledgement is owed to `flow` at once.
+    /// Makes an acknowledgement of `flow` due immediately.
     #[inline]
     pub(crate) fn hurry(&mut self, now: Time, flow: u8) {
         let entry = &mut self.flows[flow];
@@ -115,7 +115,8 @@ impl Echo {
         self.due = self.due.min(now);
     }
 
-    /// An acknowledgement is owed at once to every flow on which a packet has come; whether there is any.
+    /// Makes an acknowledgement due immediately on every flow on which a packet was received; returns whether there is
+    /// any.
     pub(crate) fn hurry_all(&mut self, now: Time) -> bool {
         for flow in self.flows.iter_mut().filter(|flow| flow.is_heard) {
             flow.due = flow.due.min(now);
@@ -124,19 +125,19 @@ impl Echo {
         self.flows.iter().any(|flow| flow.is_heard)
     }
 
-    /// When the next acknowledgement is due.
+    /// Returns the time at which the next acknowledgement is due.
     #[inline]
     pub(crate) fn deadline(&self) -> Time {
         self.due
     }
 
-    /// Whether an acknowledgement is owed to anybody.
+    /// Returns whether an acknowledgement is pending on any flow.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.due != NEVER
     }
 
-    /// Takes a flow whose acknowledgement is due.
+    /// Returns a flow whose acknowledgement is due, and clears its pending acknowledgement.
     #[inline]
     pub(crate) fn take_due(&mut self, now: Time) -> Option<u8> {
         if now < self.due {
@@ -150,14 +151,15 @@ impl Echo {
         flow
     }
 
-    /// An acknowledgement of `flow` leaves.
+    /// Clears the pending acknowledgement of `flow`, which is sent now.
     #[inline]
     pub(crate) fn settle(&mut self, flow: u8) {
         let entry = &mut self.flows[flow];
         (entry.owed, entry.due) = (0, NEVER);
     }
 
-    /// A packet in the other direction carries everything that is owed but timestamps: what only waits need not leave.
+    /// Cancels acknowledgements that are not due yet, because a packet in the other direction carries everything they
+    /// would report except timestamps.
     #[inline]
     pub(crate) fn cancel_waiting(&mut self, now: Time) {
         for flow in self.flows.iter_mut() {

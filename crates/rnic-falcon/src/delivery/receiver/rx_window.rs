@@ -1,53 +1,53 @@
-//! One window of the receiver: what has arrived, and what the sender may forget.
+//! One window of the receiver: received packets, and packets that the sender may release.
 //!
 //! Source: specification Rev 0.9, sections 9.2.1 and 9.2.2.4; Falcon (SIGCOMM'25) section 4.1 (F-9, F-10).
 //!
-//! Contradictions of the specification, and the side taken:
+//! Contradictions of the specification, and the alternative chosen:
 //!
 //! - 9 and 9.2.2.4: packet base + size is outside (base to base + size - 1 are the window's bits).
 //! - 9.2.2.4 and 11: a packet that was received and not acknowledged is a duplicate too (section 11, not 9.2.2.4).
 //! - 9.2.1: the base is the oldest packet that is not *acknowledged*.
 //!
-//! Beyond the window the paper keeps packets (F-10), up to the widest bitmap there is; what lies beyond that has no
-//! place to be remembered at, and is dropped. Acknowledgements carry the first 64 or 128 bits whatever the width.
+//! The paper keeps packets beyond the window (F-10), up to the width of the widest bitmap; packets further beyond
+//! cannot be recorded and are dropped. Acknowledgements carry the first 64 or 128 bits whatever the width.
 //!
-//! Bits exist from the first packet on that is held beyond the base, and double with the need: a connection whose
-//! packets come in order has none.
+//! Bitmaps are allocated when the first packet beyond the base is held, and doubled when needed: a connection whose
+//! packets arrive in order has none.
 
 use rnic_base::{AnyRing, Psn32, Seq};
 
 use crate::delivery::config::TRACKED_MAX;
 
-/// Where an arriving packet falls.
+/// Position of a received packet relative to the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     /// Acknowledged already.
     Acknowledged,
-    /// Here, and not acknowledged.
+    /// Received, and not acknowledged.
     Received,
-    /// Not here, and within the window.
+    /// New packet within the window.
     New,
-    /// Not here, beyond the window, where there is still a bit for it.
+    /// New packet beyond the window, but still within the bitmap.
     Beyond,
-    /// Beyond everything.
+    /// Beyond the bitmap.
     Outside,
 }
 
-/// What is remembered of a received packet until it is acknowledged.
+/// Record of a received packet, kept until it is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Arrived {
-    /// The flow that it came on.
+    /// Flow on which it was received.
     pub(crate) flow: u8,
-    /// It asked for an acknowledgement.
+    /// True when it requested an acknowledgement.
     pub(crate) asks: bool,
 }
 
-/// What is beyond the base.
+/// State of packets from the base on.
 #[derive(Clone, Debug)]
 struct Beyond {
     received: AnyRing,
     acknowledged: AnyRing,
-    /// By number, as many as there are bits.
+    /// Records by sequence number, as many as there are bits.
     arrived: Box<[Arrived]>,
 }
 
@@ -61,7 +61,7 @@ impl Beyond {
         (seq.get() & (self.arrived.len() as u64 - 1)) as usize
     }
 
-    /// The same with twice the bits, when the first of them is that of packet `base`.
+    /// Returns a copy with twice the bits; the first bit is that of packet `base`.
     fn doubled(&self, base: Seq) -> Self {
         let bits = self.arrived.len() as u32;
         let mut wider = Self::with_bits(bits * 2);
@@ -78,26 +78,27 @@ impl Beyond {
     }
 }
 
-/// Bits of a window in which a packet was first kept beyond its base; doubled when they do not suffice.
+/// Initial number of bits of a window in which a packet is held beyond its base; doubled when they do not suffice.
 const BITS_FIRST: u32 = 64;
 
-/// One window of the receiver: what has come, and what is acknowledged.
+/// One window of the receiver: received and acknowledged packets.
 #[derive(Clone, Debug)]
 pub(crate) struct RxWindow {
     base: Seq,
-    /// Packets beyond the base that are here, and the one at the base if it is not acknowledged: most often none.
+    /// Number of received packets beyond the base, including the one at the base if it is not acknowledged: most often
+    /// none.
     held: u32,
     width: u16,
-    /// Packets from the base on that can be told apart.
+    /// Number of packets from the base on that can be recorded.
     tracked: u16,
-    /// Packets beyond the window were dropped, and no acknowledgement has said so yet.
+    /// Set while packets beyond the window were dropped and no acknowledgement has reported it yet.
     pub(crate) out_of_window: bool,
-    /// Made with the first that is held.
+    /// Allocated when the first packet is held.
     beyond: Option<Box<Beyond>>,
 }
 
 impl RxWindow {
-    /// An empty one of `width` packets, which keeps packets beyond it when `keeps_beyond`.
+    /// Creates an empty window of `width` packets, which keeps packets beyond it when `keeps_beyond`.
     pub(crate) fn new(first: Psn32, width: u32, keeps_beyond: bool) -> Self {
         let tracked = if keeps_beyond { TRACKED_MAX } else { width };
         Self {
@@ -110,13 +111,13 @@ impl RxWindow {
         }
     }
 
-    /// The oldest packet that is not acknowledged.
+    /// Returns the oldest packet that is not acknowledged.
     #[inline]
     pub(crate) fn base(&self) -> Psn32 {
         self.base.wire()
     }
 
-    /// Where packet `psn` falls.
+    /// Returns the extended sequence number of packet `psn`, and its position relative to the window.
     #[inline]
     pub(crate) fn place(&self, psn: Psn32) -> (Seq, Place) {
         let seq = psn.extend(self.base);
@@ -136,7 +137,7 @@ impl RxWindow {
         (seq, place)
     }
 
-    /// Where the packet `offset` after the base stands, if it is here.
+    /// Returns the state of the packet `offset` after the base, if it was received.
     #[inline]
     fn held_at(&self, offset: u32) -> Option<Place> {
         if self.held == 0 {
@@ -150,7 +151,7 @@ impl RxWindow {
         }
     }
 
-    /// Keeps the new packet `seq`; `acknowledged` when its sender may forget it.
+    /// Records the new packet `seq`; `acknowledged` when its sender may release it.
     #[inline]
     pub(crate) fn receive(&mut self, seq: Seq, arrived: Arrived, acknowledged: bool) {
         if acknowledged && self.held == 0 && seq == self.base {
@@ -175,7 +176,8 @@ impl RxWindow {
         self.held += 1;
     }
 
-    /// The sender may forget received packet `psn`. What was remembered of it, unless that was known before.
+    /// Records that the sender may release received packet `psn`. Returns the packet's record, unless it was
+    /// acknowledged before.
     pub(crate) fn acknowledge(&mut self, psn: Psn32) -> Option<Arrived> {
         let (seq, place) = self.place(psn);
         if place != Place::Received {
@@ -195,7 +197,7 @@ impl RxWindow {
         Some(arrived)
     }
 
-    /// Whether a packet of `flow` beyond new packet `seq` is here: `seq` comes late, or again.
+    /// Returns whether a packet of `flow` after new packet `seq` was received: `seq` was reordered or retransmitted.
     #[inline]
     pub(crate) fn fills_gap(&self, seq: Seq, flow: u8) -> bool {
         self.held > 0 && self.has_later(seq, flow)
@@ -212,18 +214,18 @@ impl RxWindow {
         (offset + 1..=last).rev().any(|later| of_flow(&later))
     }
 
-    /// What was remembered of received packet `seq`.
+    /// Returns the record of received packet `seq`.
     pub(crate) fn arrived(&self, seq: Seq) -> Arrived {
         self.beyond.as_ref().map_or_else(Arrived::default, |beyond| beyond.arrived[beyond.slot(seq)])
     }
 
-    /// Acknowledged packets from the base on, 128 of them.
+    /// Returns the bits of acknowledged packets, 128 from the base on.
     #[inline]
     pub(crate) fn acknowledged_bits(&self) -> u128 {
         self.bits_of(|beyond| &beyond.acknowledged)
     }
 
-    /// Packets from the base on that are here, 128 of them.
+    /// Returns the bits of received packets, 128 from the base on.
     #[inline]
     pub(crate) fn received_bits(&self) -> u128 {
         self.bits_of(|beyond| &beyond.received)
@@ -237,7 +239,8 @@ impl RxWindow {
         }
     }
 
-    /// Whether everything that is here is acknowledged and told by the base.
+    /// Returns whether the base alone describes the receive state: all received packets are acknowledged and before the
+    /// base, and no drop beyond the window is to be reported.
     #[inline]
     pub(crate) fn is_told_by_base(&self) -> bool {
         self.held == 0 && !self.out_of_window

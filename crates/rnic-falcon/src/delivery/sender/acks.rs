@@ -1,32 +1,35 @@
-//! Acknowledgements and NACKs come in.
+//! Processing of received acknowledgements and NACKs.
 //!
 //! Source: specification Rev 0.9, sections 9.2.3, 9.2.4 and 11; Falcon (SIGCOMM'25) sections 4.1 and 4.3.
 //!
-//! - Stale: when either base is behind, all of it is dropped (9.2.3), unless `accept_stale`: with several flows
-//!   acknowledgements overtake each other, and what an old one says to have arrived has arrived.
+//! - Stale acknowledgements: when either base is behind, the complete acknowledgement is dropped (9.2.3), unless
+//!   `accept_stale`: with several flows acknowledgements overtake each other, and packets that an old one reports as
+//!   received have been received.
 //! - Acknowledged packets count for the flow that they were sent on, by the sender's record (F-28).
-//! - Flows hear when a packet of theirs has arrived: the flow of the acknowledgement from T1, which is coarse (the
-//!   beginning of its unit is taken: what left later in it is not judged); and all from the record of
-//!   packets that were sent once and are newly acknowledged or in the bitmaps (the addition that lets a loss on one
-//!   path be repaired by what comes back on another, F-29; of a packet that was sent twice nobody knows which copy
-//!   arrived).
-//! - Of several flows, each measures a round trip by the first answer that comes to echo a packet. What waited for a
-//!   packet on another flow, for the sake of order, is acknowledged on its own (F-28), and that answer echoes what was
-//!   echoed before: its T1 is as old as the wait is long. The adaptive engine hears of it as of a packet that came with
-//!   the same delay and was answered at once (F-17). RACK (RFC 8985) looks at no T1 twice, either. Where the first
-//!   answer was lost, the next one counts, with its wait.
-//! - Out of window notification: what has not arrived and was last sent more than a round trip ago is sent again
-//!   (9.2.3).
-//! - Pull Data acknowledges its Pull Request (RSN), which is then not sent again; its number waits for the base.
+//! - Flows are notified when one of their packets has arrived: the flow of the acknowledgement from T1, which is coarse
+//!   (the start of its unit is used: packets sent later within the unit are not judged); and all flows from the record
+//!   of packets that were sent once and are newly acknowledged or in the bitmaps (the addition that allows a loss on
+//!   one path to be recovered by acknowledgements on another, F-29; for a packet that was sent twice it is unknown
+//!   which copy arrived).
+//! - With several flows, each measures a round trip by the first acknowledgement that echoes a packet. A packet that
+//!   waited, for ordering, for a packet on another flow is acknowledged separately (F-28), and that acknowledgement
+//!   echoes a packet that was echoed before: its T1 is older by the length of the wait. It is reported to the adaptive
+//!   engine like a packet that arrived with the same delay and was acknowledged immediately (F-17). RACK (RFC 8985)
+//!   does not use a T1 twice either. If the first acknowledgement was lost, the next one is used, including its wait.
+//! - Out of window notification: packets that have not arrived and were last sent more than a round trip ago are
+//!   retransmitted (9.2.3).
+//! - Pull Data acknowledges its Pull Request (RSN), which is then not retransmitted; its sequence number stays in the
+//!   window until the base passes it.
 //!
-//! NACKs: what the specification leaves to the transaction layer goes there once ([`Upper::nacked`]), and the Resync
-//! leaves at once (contradiction 21: the Resync is as reliable as the packet whose numbers it takes). RNR makes the
-//! packet wait for max(RTO, the timeout in the NACK); until it has left again, further ones say nothing new: the
-//! network has doubled the NACK, or the packet that drew it. So one wait counts once at the upper layer, and not at all
-//! when the packet was sent before and the NACK echoes what left before it did the last time: most likely that one has
-//! been counted. For want of resources nothing is done but the report, for recovery and timeout know that the packet
-//! has not arrived; and timeouts are counted anew, for who says so lives. It is no progress, though: the wait for the
-//! next probe stays what it has become, up to the timeout, until something is acknowledged or there is another answer.
+//! NACKs: codes that the specification leaves to the transaction layer are passed to it once ([`Upper::nacked`]), and
+//! the Resync is sent immediately (contradiction 21: the Resync is as reliable as the packet whose numbers it uses).
+//! RNR makes the packet wait for max(RTO, the timeout in the NACK); until the packet was retransmitted, further RNR
+//! NACKs are ignored, because the network has duplicated the NACK or the packet that caused it. So each wait is
+//! reported to the upper layer once, and not at all when the packet was sent before and the NACK echoes a packet sent
+//! before its last transmission: that NACK has most likely been counted. A NACK for lack of resources is only reported,
+//! because recovery and the timeout cover the packet that has not arrived; and its timeouts are counted from zero,
+//! because the peer is alive. It is not progress, though: the wait for the next probe is kept, up to the timeout, until
+//! a packet is acknowledged or another type of response arrives.
 
 use rnic_base::{Seq, Time};
 use rnic_policy::control::report::ReportKind;
@@ -44,11 +47,11 @@ use super::DeliverySender;
 use super::report::Path;
 use super::tx_window::{Held, Kind, Sent};
 
-/// By flow: when the latest packet left that is newly known to have arrived and was sent once.
+/// Per flow, send time of the latest packet that is newly known to have arrived and was sent once.
 pub(super) type Newest = [Time; FLOWS_MAX];
 
 impl DeliverySender {
-    /// Takes in an acknowledgement, which came on `flow`.
+    /// Processes an acknowledgement received on `flow`.
     pub(crate) fn take_ack(
         &mut self,
         shared: &mut Shared,
@@ -79,7 +82,7 @@ impl DeliverySender {
         Reception::Answer
     }
 
-    /// Takes in a NACK, which came on `flow`.
+    /// Processes a NACK received on `flow`.
     pub(crate) fn take_nack(
         &mut self,
         shared: &mut Shared,
@@ -107,7 +110,8 @@ impl DeliverySender {
         if seq >= tx.base && !tx.sent(seq).acknowledged {
             self.apply_nack(now, window, seq, (nack.code, t1), upper);
         }
-        // Asked again at once, it would most likely say the same: probes would be most of what it gets.
+        // A probe sent immediately would most likely be refused again: most packets that such a peer receives would be
+        // probes.
         if nack.code != NackCode::Resource {
             self.waits.probes = 0;
         }
@@ -116,7 +120,7 @@ impl DeliverySender {
         Reception::Answer
     }
 
-    /// Packet `seq` was refused, in a NACK that echoes what left at `echoed`.
+    /// Handles the refusal of packet `seq` by a NACK that echoes a packet sent at `echoed`.
     fn apply_nack(
         &mut self,
         now: Time,
@@ -160,13 +164,14 @@ impl DeliverySender {
         }
     }
 
-    /// Bases that came with a packet in the other direction: no timestamps, so only what they acknowledge counts.
+    /// Processes the bases of a packet in the other direction: without timestamps, so only the acknowledged packets
+    /// count.
     #[inline]
     pub(crate) fn take_bases(&mut self, shared: &mut Shared, now: Time, bases: &WindowBases, upper: &mut impl Upper) {
         if bases.request == self.tx.request.base.wire() && bases.data == self.tx.data.base.wire() {
             return;
         }
-        // An old packet's bases are nothing to speak of.
+        // The bases of an old packet are behind and have no effect.
         let bases = Windows::new(|window| {
             let base = self.tx[window].base;
             bases.of(window).extend(base).max(base)
@@ -181,8 +186,8 @@ impl DeliverySender {
         }
     }
 
-    /// Bases of an answer as growing numbers. `None`: it is stale. `Some(None)`: it acknowledges what
-    /// was never sent.
+    /// Returns the bases of an acknowledgement or NACK as extended sequence numbers. `None`: it is stale. `Some(None)`:
+    /// it acknowledges packets that were never sent.
     fn usable_bases(&mut self, shared: &mut Shared, bases: &WindowBases) -> Option<Option<Windows<Seq>>> {
         let extended = Windows::new(|window| bases.of(window).extend(self.tx[window].base));
         let is_behind = extended.iter().zip(self.tx.iter()).any(|(base, tx)| *base < tx.base);
@@ -197,7 +202,7 @@ impl DeliverySender {
         Some(Some(extended))
     }
 
-    /// Moves both bases on; whether one moved.
+    /// Advances both bases; returns whether one moved.
     #[inline]
     fn advance(
         &mut self,
@@ -231,7 +236,7 @@ impl DeliverySender {
         moved
     }
 
-    /// The packet is acknowledged: off all counts, and up.
+    /// Completes an acknowledged packet: removes it from all counts, and reports it to the upper layer.
     #[inline(always)]
     fn finish(&mut self, shared: &mut Shared, now: Time, window: Window, sent: Sent, upper: &mut impl Upper) {
         self.tx[window].discount(sent);
@@ -241,7 +246,7 @@ impl DeliverySender {
         upper.acked(now, sent.context);
     }
 
-    /// Outstanding packet `seq` is acknowledged, wherever the base is.
+    /// Completes outstanding packet `seq`, which is acknowledged, independent of the base.
     fn finish_at(&mut self, shared: &mut Shared, now: Time, window: Window, seq: Seq, upper: &mut impl Upper) {
         let tx = &mut self.tx[window];
         let sent = *tx.sent(seq);
@@ -252,7 +257,7 @@ impl DeliverySender {
         }
     }
 
-    /// What came beyond the bases.
+    /// Processes the bitmaps, which describe packets beyond the bases.
     fn take_bitmaps(
         &mut self,
         shared: &mut Shared,
@@ -287,7 +292,8 @@ impl DeliverySender {
         }
     }
 
-    /// `bits` of an answer with this base, counted from our base instead; only of packets that were sent.
+    /// Returns `bits` of an acknowledgement with this `base`, shifted to the local base and limited to packets that
+    /// were sent.
     fn within(&self, window: Window, base: Seq, bits: u128) -> u128 {
         let tx = &self.tx[window];
         let behind = tx.base.since(base);
@@ -296,9 +302,9 @@ impl DeliverySender {
         if span < 128 { bits & ((1 << span) - 1) } else { bits }
     }
 
-    /// Tells recovery what the answer says about arrivals.
+    /// Passes the arrivals reported by an acknowledgement or NACK to the recovery policies.
     fn hear(&mut self, shared: &mut Shared, now: Time, flow: u8, path: &Path, newest: &mut Newest) {
-        // None for an echo from the future, or of nothing.
+        // `None` for an echo of a time in the future, or of no packet.
         let rtt = path.t1.last_shown(now).map(|sent| {
             let newest = &mut newest[usize::from(flow)];
             *newest = sent.max(*newest);
@@ -311,7 +317,8 @@ impl DeliverySender {
         self.deliver_news(shared, now, echoed, newest);
     }
 
-    /// What lay beyond the peer's window and is a round trip of its path old leaves again.
+    /// Marks for retransmission the packets that were beyond the peer's window and were sent more than a round trip of
+    /// their path ago.
     fn send_beyond_again(&mut self, shared: &mut Shared, now: Time, out_of_window: OutOfWindow) {
         for window in Window::ALL.into_iter().filter(|window| out_of_window.of(*window)) {
             let tx = &mut self.tx[window];
@@ -331,10 +338,10 @@ impl DeliverySender {
         }
     }
 
-    /// Pull Data for transaction `rsn` has come: its request need not be sent again.
+    /// Completes the Pull Request of transaction `rsn`, whose Pull Data was received: it need not be retransmitted.
     pub(crate) fn acknowledge_request(&mut self, shared: &mut Shared, now: Time, rsn: Rsn, upper: &mut impl Upper) {
         let tx = &self.tx.request;
-        // RSNs ascend here, and most often the base has passed it.
+        // RSNs ascend in this window, and most often the base has passed the request.
         let next = (0..tx.span()).map(|offset| tx.base + offset).find(|seq| !tx.sent(*seq).rsn.is_before(rsn));
         if let Some(seq) = next.filter(|seq| tx.sent(*seq).kind == Kind::PullRequest && tx.sent(*seq).rsn == rsn) {
             self.finish_at(shared, now, Window::Request, seq, upper);
@@ -342,7 +349,8 @@ impl DeliverySender {
     }
 }
 
-/// A packet is newly known to have arrived. Of packets that were sent more than once nobody knows which.
+/// Records the send time of a packet newly known to have arrived. Packets sent more than once are skipped, because it
+/// is unknown which copy arrived.
 #[inline]
 fn note_arrival(sent: &Sent, newest: &mut Newest) {
     if sent.transmissions == 1 {

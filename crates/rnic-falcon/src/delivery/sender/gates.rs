@@ -1,4 +1,4 @@
-//! May a packet leave: `fcwnd`, `ncwnd`, pacing, and room for its context.
+//! Conditions for sending a packet: `fcwnd`, `ncwnd`, pacing, and space for its context.
 //!
 //! Source: specification Rev 0.9, section 9.1.2; Falcon (SIGCOMM'25) sections 4.2 and 4.4 (F-16, F-19, F-20).
 //!
@@ -7,21 +7,21 @@
 //! | Pull Request, Push Data | number < base + `fcwnd`, ORC < `ncwnd` | number < base + `fcwnd`, ORRC < `ncwnd` |
 //! | Pull Data | number < base + `fcwnd` | the same |
 //!
-//! ORC counts requests of the window that are outstanding, ORRC those of them that were sent again.
+//! ORC is the number of outstanding requests of the window, ORRC the number of those that were retransmitted.
 //!
-//! Beside these, whoever drives the connection may bound what is under way to the peer's host, over all connections
-//! ([`Delivery::set_room`](crate::delivery::Delivery::set_room)): the sources have adapters at both ends, whose receive
-//! buffers are the resources of the transaction layer; a socket's buffer is none of them. What is sent again takes no
-//! room.
+//! In addition, the driver may limit the packets in flight to the peer's host over all connections
+//! ([`Delivery::set_room`](crate::delivery::Delivery::set_room)): the sources assume adapters at both ends, whose
+//! receive buffers are the resources of the transaction layer; a socket's buffer is not among them. Retransmissions use
+//! none of this credit.
 //!
-//! A pause after an out of window notification stops requests alone, as `ncwnd` does: a response that it held back
-//! could be what the peer waits for before it acknowledges the packet that ends the pause.
+//! A pause after an out of window notification stops only requests, as `ncwnd` does: the peer may need a response to
+//! acknowledge the packet that ends the pause.
 //!
-//! Both windows count per sequence space (so do the specification's formulas; up to twice `fcwnd` may be under way),
-//! and `fcwnd` is the sum of the flows' (F-25). A window below one packet lets one out, and pacing does the rest: a
-//! packet leaves no sooner than the packet gap after an acknowledgement opened its window, and after the packet
-//! before it. The specification says now + gap because its hardware does not remember either; for a connection that
-//! always has something to send the two are the same.
+//! Both windows count per sequence space (as do the specification's formulas; up to twice `fcwnd` may be in flight),
+//! and `fcwnd` is the sum over the flows (F-25). A window below one packet admits one packet, and pacing limits the
+//! rate: a packet is sent no sooner than the packet gap after an acknowledgement opened its window, and after the
+//! previous packet. The specification uses the current time plus the gap (now + gap) because its hardware records
+//! neither time; for a connection that always has packets to send the two are the same.
 
 use rnic_base::{Duration, Seq, Time};
 use rnic_policy::Cwnd;
@@ -33,16 +33,16 @@ use crate::seam::Gates;
 
 use super::tx_window::{Kind, TxWindow};
 
-/// What the adaptive engine has set, for all flows together.
+/// Limits set by the adaptive engine, for all flows together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) ncwnd: u32,
-    /// The rate of packets that carry data, on average.
+    /// Average rate of packets that carry data.
     pub(crate) rate: RateLimit,
     pub(crate) packet_gap: Duration,
-    /// When the last packet left, or, where there is a rate, has left by that.
+    /// Send time of the last packet; with a rate limit, the time at which its transmission ends at that rate.
     departed: Time,
-    /// Packets that the peer's host has room for, beyond those under way.
+    /// Number of packets for which the peer's host has space, beyond those in flight.
     pub(crate) room: u64,
 }
 
@@ -52,7 +52,7 @@ impl Limits {
         Self { ncwnd, rate: RateLimit::NONE, packet_gap, departed, room: u64::MAX }
     }
 
-    /// When the next packet of `window` may leave.
+    /// Returns the earliest send time of the next packet of `window`.
     #[inline]
     pub(crate) fn departure(&self, window: &TxWindow) -> Time {
         if self.packet_gap == Duration::ZERO {
@@ -61,17 +61,17 @@ impl Limits {
         window.opened.max(self.departed) + self.packet_gap
     }
 
-    /// Returns whether packets wait for times.
+    /// Returns whether pacing is in use.
     #[inline]
     pub(crate) fn are_paced(&self) -> bool {
         self.packet_gap > Duration::ZERO || self.rate.is_set()
     }
 
-    /// A packet with `payload` bytes leaves.
+    /// Accounts for a packet with `payload` bytes that is sent now.
     #[inline]
     pub(crate) fn leave(&mut self, now: Time, payload: u32) {
         if self.rate.is_set() {
-            // What the wheel's slots hold a packet back is made up for.
+            // Compensates for the delay, up to one slot, that the timing wheel adds to a packet.
             let begun = self.departed.max(Time::from_ps(now.as_ps().saturating_sub(SLOT.as_ps())));
             self.departed = begun + self.rate.time_of(u64::from(payload));
         } else {
@@ -79,7 +79,7 @@ impl Limits {
         }
     }
 
-    /// Gates for packets that leave for the first time, pacing aside.
+    /// Returns the gates for first transmissions, pacing aside.
     #[inline]
     pub(crate) fn first(&self, windows: &Windows<TxWindow>, fcwnd: Cwnd) -> Gates {
         let Windows { request, data } = windows;
@@ -89,7 +89,7 @@ impl Limits {
         Gates { pull_request: fabric(request) && nic(request), push_data: open && nic(data), pull_data: open }
     }
 
-    /// Whether packet `seq` may be sent again, pacing aside.
+    /// Returns whether packet `seq` may be retransmitted, pacing aside.
     #[inline]
     pub(crate) fn again(&self, window: &TxWindow, seq: Seq, fcwnd: Cwnd) -> bool {
         let within = seq.since(window.base) < fcwnd.whole_packets();

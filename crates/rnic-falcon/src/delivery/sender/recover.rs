@@ -1,11 +1,12 @@
-//! What is lost: asks the recovery policies, and looks through the contexts by the rules that they give.
+//! Loss detection: invokes the recovery policies, and scans the contexts by the rules that they return.
 //!
 //! Source: Falcon (SIGCOMM'25) sections 4.1 and 4.3 (F-11, F-12, F-15, F-29). A policy has a state for each flow and
-//! window and never sees a packet; contexts, marks and deadlines are this layer's.
+//! window and never accesses a packet; contexts, marks and deadlines belong to this layer.
 //!
-//! The look through a window goes over packets that acknowledgements can tell of ("within the Rx bitmap's range") and
-//! stops early: packets leave for the first time in the order of their numbers, so once one left, for the first time,
-//! after everything that any flow's rule judges, all behind it did. In order, that is the first packet looked at.
+//! The scan of a window covers packets that acknowledgements can describe ("within the Rx bitmap's range") and stops
+//! early: packets are first sent in the order of their numbers, so after the first packet that was first sent later
+//! than everything judged by any flow's rule, all following packets were too. Without reordering, that is the first
+//! packet scanned.
 
 use rnic_base::{Duration, Seq, Time};
 use rnic_policy::{RecoveryActions, RecoveryEvent};
@@ -20,7 +21,8 @@ use super::DeliverySender;
 use super::acks::Newest;
 
 impl DeliverySender {
-    /// Flows hear what has arrived, and what they say is lost is marked. `echoed`: the flow whose round trip is known.
+    /// Passes newly reported arrivals to the policies of the flows, and marks the packets that they consider lost.
+    /// `echoed`: the flow with a measured round trip, and that round trip.
     pub(super) fn deliver_news(
         &mut self,
         shared: &mut Shared,
@@ -47,7 +49,7 @@ impl DeliverySender {
         }
     }
 
-    /// Asks the policy of `flow`.
+    /// Invokes the recovery policy of `flow`.
     pub(super) fn recover(
         &mut self,
         shared: &mut Shared,
@@ -69,7 +71,7 @@ impl DeliverySender {
         actions
     }
 
-    /// Marks what the rules say is lost, and remembers when more comes of age.
+    /// Marks the packets that are lost by the rules, and records when further packets reach the age limit.
     pub(super) fn judge(&mut self, shared: &mut Shared, now: Time, window: Window) {
         let tx = &mut self.tx[window];
         tx.of_age = NEVER;
@@ -97,7 +99,7 @@ impl DeliverySender {
             if !judged || sent.acknowledged || sent.early >= self.config.early_attempts_max || tx.is_marked(seq) {
                 continue;
             }
-            // Of packets that left at one moment, those behind the last that has arrived left later.
+            // Of packets with the same send time, those after the last one that has arrived were sent later.
             if sent.last == rule.sent_until && rule.age != Duration::ZERO && !tx.has_companion_arrived(seq) {
                 continue;
             }
@@ -113,23 +115,25 @@ impl DeliverySender {
         }
     }
 
-    /// When a probe is due: after silence, while something is under way that nothing else will move first.
+    /// Returns the time at which a probe is due: after silence, while packets are in flight and nothing else causes a
+    /// transmission first.
     #[inline]
     pub(super) fn probe_due(&self, flows: &Flows) -> Time {
         let Windows { request: requests, data } = &self.tx;
-        // What waits to leave again, for its pacing, draws an answer as well; a probe would only take its place.
+        // Retransmissions that wait only for pacing cause a response as well; a probe would only replace one of them.
         let leaves_anyway = requests.has_marks() || data.has_marks();
         if leaves_anyway || (requests.is_idle() && data.is_idle()) {
             return NEVER;
         }
-        // Whether there are probes is the recovery policy's; the adaptive engine says when, which it cannot know either
-        // of a flow on which nothing was measured.
+        // The recovery policy decides whether there are probes; the adaptive engine sets the wait, which it does not
+        // know either for a flow without a measurement.
         let Some(known) = flows.probe_after() else { return NEVER };
-        // The timeout does better from some wait on.
+        // When the wait is not shorter than the timeout, the timeout is used instead of a probe.
         self.waits.before_probe(known).map_or(NEVER, |wait| self.waits.end_of_wait(self.waits.quiet_since, wait))
     }
 
-    /// Sends one packet again to hear from the peer: the lower in RSN order of what the policy names in each window.
+    /// Retransmits one packet to obtain a response from the peer: of the packets named by the policy in each window,
+    /// the lower one in RSN order.
     pub(super) fn probe(&mut self, shared: &mut Shared, now: Time) {
         self.waits.probes += 1;
         self.waits.quiet_since = now;

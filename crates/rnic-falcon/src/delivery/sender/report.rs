@@ -1,14 +1,15 @@
-//! What is reported to the adaptive engine, and what it sets.
+//! Reports to the adaptive engine, and settings applied from it.
 //!
 //! Source: Falcon (SIGCOMM'25) table 3 (F-22, F-23); specification Rev 0.9, section 10.6.2 (field lists of the event
-//! and the result). One report per acknowledgement, NACK and timeout of a flow, in a queue of fixed length. When it
-//! is full, what an acknowledgement counted is not lost: it goes with the flow's next report (specification 10.6.1:
-//! `num_packets_acked` saturates). Packets sent again before their timeout are not reported (as in the reference
-//! simulator: the acknowledgement that showed the loss is).
+//! and the result). One report per acknowledgement, NACK and timeout of a flow, in a queue of fixed length. When it is
+//! full, the counts of an acknowledgement are not lost: they are carried by the flow's next report (specification
+//! 10.6.1: `num_packets_acked` saturates). Packets retransmitted before their timeout are not reported (as in the
+//! reference simulator: the acknowledgement that revealed the loss is).
 //!
-//! Not measured here, and zero in reports: occupancy of our own resources (the transaction layer's), for whoever
-//! carries the report to add. What a congested switch wrote into a packet (CSIG) comes back in the bits that answers
-//! have for adaptive engines. With a report on a retransmission comes none: it is no news of a path.
+//! Not measured here, and zero in reports: the occupancy of local resources (which belong to the transaction layer), to
+//! be added by the component that passes the report on. The congestion signal (CSIG) that a switch wrote into a packet
+//! is returned in the bits of responses reserved for adaptive engines. A report on a retransmission carries none,
+//! because it contains no new information on a path.
 
 use rnic_base::{Csig, Duration, Time};
 use rnic_policy::Cwnd;
@@ -22,13 +23,14 @@ use crate::delivery::signal::ControlSettings;
 use super::DeliverySender;
 use super::waits::Waits;
 
-/// What an answer says about the path.
+/// Path information of an acknowledgement or NACK.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Path {
     pub(crate) t1: Timestamp,
     pub(crate) t2: Timestamp,
     pub(crate) t3: Timestamp,
-    /// An answer on the flow has echoed this packet before, or a later one: T3 is when something else became ready.
+    /// True when an earlier acknowledgement on the flow echoed this packet or a later one: T3 is then the time at which
+    /// another packet became ready.
     pub(crate) again: bool,
     pub(crate) hops: u8,
     pub(crate) rx_level: u8,
@@ -39,19 +41,21 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// T1 and T2 of a packet that met the same delay on its way and came when the answer left.
+    /// Returns T1 and T2 of a hypothetical packet with the same network delay that arrived when the acknowledgement was
+    /// sent.
     fn answered_at_once(&self) -> (Timestamp, Timestamp) {
         let wait = self.t3.units_since(self.t2);
         (Timestamp::new(self.t1.value().wrapping_add(wait)), self.t3)
     }
 }
 
-/// T1 and T2 as 24 bits can tell them, of an answer that left at `t3` and comes at `t4`: a round trip of more than half
-/// their circle would look like none at all, or like the little by which it exceeds a whole one. So it is told as the
-/// longest that there is. What the receiver has waited is taken off first, so that its wait is never taken for a delay.
+/// Returns T1 and T2 limited to the range of 24 bits, for a response sent at `t3` and received at `t4`: a round trip of
+/// more than half of the range would be misread as none at all, or, beyond the full range, as the small remainder. It
+/// is therefore reported as the longest representable round trip. The receiver's wait is deducted first, so that it is
+/// never taken for network delay.
 fn within_half_a_circle(t1: Timestamp, t2: Timestamp, t3: Timestamp, t4: Timestamp) -> (Timestamp, Timestamp) {
     let excess = t4.units_since(t1).saturating_sub(ROUND_TRIP_MAX);
-    // An echo from the future is left as it is.
+    // An echo of a time in the future is left as it is.
     if excess == 0 || t4.is_before(t1) {
         return (t1, t2);
     }
@@ -59,8 +63,9 @@ fn within_half_a_circle(t1: Timestamp, t2: Timestamp, t3: Timestamp, t4: Timesta
     (Timestamp::new(t1.value().wrapping_add(excess)), Timestamp::new(t2.value().wrapping_add(waited)))
 }
 
-/// T1 of an answer that is taken in at `now` and waited for that up to `backlog`: as if the packet had left later by so
-/// much, but for what the receiver has waited. T4 stays, for it is the time that the adaptive engine goes by.
+/// Returns T1 of a response that is processed at `now` and waited up to `backlog` before: T1 is moved later by that
+/// time, but never by more than the round trip without the receiver's wait. T4 is unchanged, because the adaptive
+/// engine uses it as the current time.
 fn came_earlier(t1: Timestamp, t2: Timestamp, t3: Timestamp, now: Time, backlog: Duration) -> Timestamp {
     let t4 = Timestamp::at(now);
     if backlog == Duration::ZERO || t4.is_before(t1) {
@@ -71,11 +76,11 @@ fn came_earlier(t1: Timestamp, t2: Timestamp, t3: Timestamp, now: Time, backlog:
     Timestamp::new(t1.value().wrapping_add(waited.min(most)))
 }
 
-/// 1.1 s.
+/// Longest representable round trip, in ticks: 1.1 s.
 const ROUND_TRIP_MAX: u32 = Ticks::MAX.get() / 2;
 
 impl DeliverySender {
-    /// Applies single settings to `flow`, and to the connection.
+    /// Applies individual settings to `flow` and to the connection.
     ///
     /// # Panics
     /// When the connection has no such flow.
@@ -105,26 +110,27 @@ impl DeliverySender {
         self.change_timeout(|waits, attempts| waits.apply(settings, attempts));
     }
 
-    /// Does what may `change` the timeout of a peer that has so many attempts; the windows' timers follow.
+    /// Calls `change`, which may change the timeout and receives the number of attempts of the peer; then adjusts the
+    /// windows' timers.
     #[inline]
     pub(super) fn change_timeout(&mut self, change: impl FnOnce(&mut Waits, u16)) {
         let before = self.waits.rto();
         change(&mut self.waits, self.config.attempts_max);
         let shortened = before.saturating_sub(self.waits.rto());
         if shortened > Duration::ZERO {
-            // No packet's timeout comes sooner by more. What was computed from a shorter one comes early, and is set
-            // anew then.
+            // No packet's timeout is moved earlier by more than this. A timer that was computed from a shorter timeout
+            // expires early and is then set again.
             self.tx.iter_mut().for_each(|window| window.advance_timer(shortened));
         }
     }
 
-    /// The windows of `flow` and of the connection, as reports have them.
+    /// Returns the windows of `flow` and of the connection, in the form used in reports.
     #[inline]
     pub(crate) fn windows(&self, flows: &Flows, flow: u8) -> (Cwnd, u16) {
         (flows.get(flow).fcwnd, self.limits.ncwnd.min(u32::from(u16::MAX)) as u16)
     }
 
-    /// Reports what happened on `flow`.
+    /// Queues a report of an event on `flow`.
     #[inline]
     pub(super) fn report(&self, shared: &mut Shared, now: Time, flow: u8, kind: ReportKind, path: &Path) {
         if !shared.signals.has_room() {
@@ -138,7 +144,7 @@ impl DeliverySender {
         let [acked, sent] = [&mut told.acknowledged, &mut told.left].map(|count| core::mem::take(count).min(COUNT_MAX));
         let (lost, in_flight) = (core::mem::take(&mut told.lost), told.outstanding.min(COUNT_MAX.into()) as u16);
         let is_answer = !matches!(kind, ReportKind::Retransmitted { .. });
-        // A timeout brings no news of marks: the count is what it was.
+        // A timeout carries no new count of marks: the count stays.
         let marked = if is_answer { path.ecn.wrapping_sub(told.ecn) & ECN_MASK } else { 0 };
         if is_answer {
             told.ecn = path.ecn;
@@ -186,11 +192,11 @@ impl DeliverySender {
     }
 }
 
-/// The count of marks has 14 bits.
+/// Mask of the counter of marks, which has 14 bits.
 const ECN_MASK: u16 = (1 << 14) - 1;
 
-/// Counts of packets have 10 bits.
+/// Maximum of a packet count, which has 10 bits.
 const COUNT_MAX: u16 = 1_023;
 
-/// Hops have 4 bits.
+/// Maximum of the hop count, which has 4 bits.
 const HOPS_MAX: u8 = 15;

@@ -1,20 +1,21 @@
-//! Timeouts of packets, and the next moment at which a packet is due.
+//! Timeouts of packets, and the next time at which a packet is due.
 //!
 //! Source: Falcon (SIGCOMM'25) section 5.2 (F-14: each packet has a timeout of its own; a thread scans contexts);
 //! specification Rev 0.9, sections 9.1.4 and 11.
 //!
-//! One lower bound a window stands for the timers of all its packets: when it is reached, the contexts are looked
-//! through and it is set anew. A packet is due at, in this order: the end of its wait for a receiver that was not
-//! ready; if it has arrived and waits for the upper layer, `upper_timeout` after it was last sent, or the timeout if
-//! its receiver was not ready for it before, since what has arrived may be the copy that was refused; else the timeout
-//! after it was last sent. Only the last is a timeout that counts: the others are news of a peer that is alive.
+//! One lower bound per window replaces the timers of all its packets: when it is reached, the contexts are scanned and
+//! it is set again. A packet is due, by the first condition that applies: at the end of its wait for a receiver that
+//! was not ready; if it has arrived and waits for the upper layer, `upper_timeout` after it was last sent, or the
+//! timeout if its receiver was not ready for it before, because the copy that has arrived may be the refused one;
+//! otherwise the timeout after it was last sent. Only the last one counts as a timeout: in the other cases the peer is
+//! known to be alive.
 //!
-//! Of packets further from the base than the bitmaps reach nobody can tell whether they have arrived. While one before
-//! them is not acknowledged of which acknowledgements do tell, they wait as those do that have arrived: it is that
-//! one's timer that repairs what stands in the way, and finds a peer that is gone. Else a receiver that is not ready
-//! for the base, or a repair of it, would make them time out in vain, and end a connection whose peer lives. They come
-//! within reach when the base moves; so as not to look through all of them each time that it does, the contexts are
-//! looked through a timeout later at the latest.
+//! For packets further from the base than the bitmaps reach, it is unknown whether they have arrived. While a packet
+//! within the bitmaps' range is not acknowledged, they wait as packets that have arrived do: the timer of that packet
+//! recovers the missing packet and detects a dead peer. Otherwise a receiver that is not ready for the base, or a
+//! recovery of the base, would make them time out unnecessarily, and terminate a connection whose peer is alive. They
+//! come within range when the base moves; to avoid scanning all of them on each move, the contexts are scanned at most
+//! one timeout later.
 
 use rnic_base::{Duration, Seq, Time};
 use rnic_policy::control::report::ReportKind;
@@ -30,7 +31,7 @@ use super::DeliverySender;
 use super::report::Path;
 use super::tx_window::Sent;
 
-/// Why a packet is due.
+/// Reason for a packet to be due.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Due {
     NotReadyOver,
@@ -52,7 +53,7 @@ impl DeliverySender {
         (due < NEVER).then_some(due)
     }
 
-    /// Does what is due. What leaves because of it leaves in [`DeliverySender::transmit`].
+    /// Performs the actions that are due. Resulting packets are sent by [`DeliverySender::transmit`].
     pub(crate) fn expire(&mut self, shared: &mut Shared, now: Time, upper: &mut impl Upper) {
         if self.dead {
             return;
@@ -73,7 +74,7 @@ impl DeliverySender {
         }
     }
 
-    /// Looks through all contexts of a window.
+    /// Scans all contexts of a window for packets that are due.
     fn scan(&mut self, shared: &mut Shared, now: Time, window: Window, upper: &mut impl Upper) {
         let mut next = NEVER;
         let (base, span) = (self.tx[window].base, self.tx[window].span());
@@ -101,7 +102,7 @@ impl DeliverySender {
             }
             let tx = &mut self.tx[window];
             if why == Due::UpperLayerSilent {
-                // Who is alive says again that it is there; who is not is given up like any other.
+                // A live peer will report its arrival again; a dead peer is given up by the usual timeout.
                 tx.clear_arrived(seq);
             }
             tx.mark(seq);
@@ -117,14 +118,14 @@ impl DeliverySender {
         }
         for flow in 0..shared.flows.count() {
             if worst[usize::from(flow)] > 0 {
-                // The record has 3 bits for it.
+                // The record has 3 bits for the count.
                 let count = worst[usize::from(flow)].min(7) as u8;
                 self.report(shared, now, flow, ReportKind::Retransmitted { count, early: false }, &Path::default());
             }
         }
     }
 
-    /// When and why a packet is due that has arrived, for all that anybody can know, or has not.
+    /// Returns when and why a packet is due, given whether it has arrived or must be assumed to have arrived.
     fn due(&self, sent: &Sent, has_arrived: bool) -> (Time, Due) {
         if sent.not_before > Time::ZERO {
             (sent.not_before, Due::NotReadyOver)
@@ -136,7 +137,7 @@ impl DeliverySender {
         }
     }
 
-    /// One timeout more for packet `seq`; `false` when the connection is dead.
+    /// Counts one more timeout of packet `seq`; returns `false` when the connection is dead.
     fn time_out(&mut self, shared: &mut Shared, now: Time, window: Window, seq: Seq, upper: &mut impl Upper) -> bool {
         shared.counters.timeouts += 1;
         let sent = self.tx[window].sent_mut(seq);

@@ -1,10 +1,10 @@
-//! What leaves next, after answers: what is to be sent again, then what is new.
+//! Selection of the next packet to send, after acknowledgements and NACKs: retransmissions first, then new packets.
 //!
 //! Source: specification Rev 0.9, sections 9.1.2 and 9.1.3; Falcon (SIGCOMM'25) section 4.3.
 //!
-//! On ordered connections packets are sent again in RSN order across both windows ("UR rule"), in PSN order within one.
-//! Pull Data has RSNs of the other direction and goes first. On unordered ones, what left longest ago goes first. What
-//! `ncwnd` holds back does not hold back Pull Data behind it (F-19).
+//! On ordered connections packets are retransmitted in RSN order across both windows ("UR rule"), in PSN order within
+//! one. Pull Data has RSNs of the other direction and is sent first. On unordered connections, the packet with the
+//! oldest last transmission is sent first. Packets blocked by `ncwnd` do not block Pull Data behind them (F-19).
 
 use rnic_base::{Psn32, Seq, Time};
 use rnic_wire::falcon::{Body, FlowLabel, Packet, Timestamp, Window};
@@ -20,8 +20,8 @@ use super::DeliverySender;
 use super::tx_window::{Held, Kind, Sent, TxWindow};
 
 impl DeliverySender {
-    /// Writes what leaves next to `packet`, but for the bases, which are the receiver's. When nothing leaves, `packet`
-    /// may have been touched.
+    /// Writes the next packet to be sent to `packet`, except for the bases, which the receiver adds. When no packet is
+    /// sent, `packet` may have been modified.
     #[inline]
     pub(crate) fn transmit(
         &mut self,
@@ -37,13 +37,13 @@ impl DeliverySender {
         self.send_first(shared, now, packet, upper)
     }
 
-    /// When a packet that is ready and too early may leave.
+    /// Returns the time at which a packet that is ready but held back by pacing may be sent.
     #[inline]
     pub(crate) fn departure(&self) -> Option<Time> {
         (self.paced_until < NEVER && !self.dead).then_some(self.paced_until)
     }
 
-    /// What leaves next, where packets are to be sent again.
+    /// Selects the next packet when packets are marked for retransmission.
     #[inline(never)]
     fn transmit_repairing(
         &mut self,
@@ -59,8 +59,9 @@ impl DeliverySender {
             return Some(fresh);
         }
         if let Some((window, seq)) = self.next_again(&shared.flows, now) {
-            // Some repeats come faster than they can leave: probes where packets are paced, and what lies beyond the
-            // peer's window, each round trip. What is new gets every other turn then: it may be what opens the window.
+            // Some retransmissions are requested faster than they can be sent: probes under pacing, and packets beyond
+            // the peer's window, in each round trip. New packets then get every other turn, because one of them may
+            // open the window.
             self.gives_way = self.limits.are_paced() || self.tx[window].sent(seq).held == Held::BeyondWindow;
             return Some(self.send_again(shared, now, window, seq, packet, upper));
         }
@@ -75,7 +76,7 @@ impl DeliverySender {
         packet: &mut Packet,
         upper: &mut impl Upper,
     ) -> Option<Leaving> {
-        // A packet that is to come and too early is waited for, even if there is none yet.
+        // Under pacing the departure time is determined even if no packet is ready yet.
         if !self.limits.are_paced() && !upper.has_next() {
             return None;
         }
@@ -102,7 +103,7 @@ impl DeliverySender {
         let told = shared.flows.get_mut(flow);
         told.outstanding += 1;
         told.left = told.left.saturating_add(1);
-        // The last that there is room for: the next waits for the answer.
+        // The packet that uses the last credit requests an acknowledgement, because the next packet waits for it.
         let ask = self.requester.ask(&self.config.ack_request, fcwnd) | (self.limits.room == 1);
         if self.waits.are_measured() && self.is_quiet() {
             self.waits.note_start(now);
@@ -115,7 +116,7 @@ impl DeliverySender {
         Some(Leaving { label, context: Some(context), again: false })
     }
 
-    /// Closes gates for which it is too early, and remembers when to come back.
+    /// Closes gates for which it is too early, and records the time at which the first of them opens.
     #[inline]
     fn paced(&mut self, now: Time, mut open: Gates) -> Gates {
         let departures = Windows::new(|window| self.limits.departure(&self.tx[window]));
@@ -130,7 +131,7 @@ impl DeliverySender {
         open
     }
 
-    /// What is sent again next, gates and pacing permitting.
+    /// Returns the next packet to retransmit, if gates and pacing permit.
     #[inline]
     fn next_again(&mut self, flows: &Flows, now: Time) -> Option<(Window, Seq)> {
         let found = match [self.first_again(flows, Window::Request), self.first_again(flows, Window::Data)] {
@@ -155,18 +156,19 @@ impl DeliverySender {
             if self.limits.again(window, seq, fcwnd) {
                 return marked;
             }
-            // What the window may open for is perhaps something that waits for the room of this one.
+            // The packet that would open this window may be waiting for the credit that this packet uses.
             window.hold(seq, Held::ForTurn);
             marked = window.next_marked(seq);
         }
         None
     }
 
-    /// Of two packets to be sent again, one in each window, whether that in the data window goes first.
+    /// Returns whether, of two packets to be retransmitted, one in each window, the one in the data window is sent
+    /// first.
     pub(super) fn data_goes_first(&self, request: Seq, data: Seq) -> bool {
         let (request, data) = (self.tx.request.sent(request), self.tx.data.sent(data));
         if !self.config.ordered {
-            // No window may starve the other while packets are paced.
+            // Neither window may starve the other while packets are paced.
             return data.last <= request.last;
         }
         data.kind == Kind::PullData || data.rsn.is_before(request.rsn)
@@ -198,7 +200,8 @@ impl DeliverySender {
         Leaving { label, context: Some(outgoing.context), again: true }
     }
 
-    /// Packet `seq` leaves: this layer's part of it, its timer, and what it spares. Which way it goes.
+    /// Completes packet `seq`, which is sent now: writes this layer's fields, updates its timer and the pacing. Returns
+    /// the label of its flow.
     #[inline]
     fn complete(
         &mut self,
@@ -221,7 +224,7 @@ impl DeliverySender {
     }
 }
 
-/// Gives `body` its sequence number.
+/// Writes the sequence number `number` into `body`.
 #[inline]
 fn number(body: &mut Body, number: Psn32) {
     match body {

@@ -1,13 +1,14 @@
-//! One window of the sender: a context for every outstanding packet, and which of them are to be sent again.
+//! One window of the sender: a context for every outstanding packet, and marks on the packets to be retransmitted.
 //!
 //! Source: Falcon (SIGCOMM'25) section 5.2 (contexts per packet, F-14); specification Rev 0.9, sections 9.1.1 and
 //! 9.1.2.
 //!
-//! Contradiction 11 of the specification: an EACK is to be remembered in an "Rx bitmap" that its list of state does not
-//! have. Here *arrived* (a ring as wide as what an acknowledgement tells) and *acknowledged* (in the context) are two.
+//! Contradiction 11 of the specification: an EACK is to be recorded in an "Rx bitmap" that is missing from its list of
+//! state. Here *arrived* (a ring as wide as the bitmap of an acknowledgement) and *acknowledged* (in the context) are
+//! separate.
 //!
-//! Contexts lie in a ring that grows until it holds the largest window asked for: an idle connection is small, and in
-//! steady state nothing is allocated.
+//! Contexts are stored in a ring that grows until it holds the largest window used: an idle connection is small, and in
+//! steady state no memory is allocated.
 
 use rnic_base::{AnyRing, Duration, Psn32, RingBitmap, Seq, Time, near_whole_at};
 use rnic_policy::{LossRule, WindowView};
@@ -17,7 +18,7 @@ use crate::delivery::config::{NEVER, TX_WINDOW_MAX};
 use crate::delivery::per_flow::PerFlow;
 use crate::seam::Context;
 
-/// What a packet is, as far as gates and order care.
+/// Type of a packet, as far as gates and ordering distinguish it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Kind {
     #[default]
@@ -27,98 +28,103 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether `ncwnd` counts it: all but Pull Data (F-19).
+    /// Returns whether `ncwnd` counts the packet: all but Pull Data (F-19).
     #[inline]
     pub(crate) fn is_request(self) -> bool {
         self != Self::PullData
     }
 }
 
-/// Why a packet that has left, and is not known to have arrived, does not count as under way: it is on no link and in
-/// no buffer. Of two reasons the later one here is kept.
+/// Reason for which a packet that was sent, and is not known to have arrived, does not count as in flight: it is on no
+/// link and in no buffer. When two reasons apply, the later variant is kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) enum Held {
-    /// It does.
+    /// The packet counts as in flight.
     #[default]
     No,
-    /// A gate keeps it from leaving again.
+    /// A gate blocks its retransmission.
     ForTurn,
-    /// It was dropped beyond the peer's window, and is held until it is known to have arrived.
+    /// The packet was dropped beyond the peer's window, and is held until it is known to have arrived.
     BeyondWindow,
-    /// Its receiver was not ready for it, and it has not left since.
+    /// The receiver was not ready for the packet, and it has not been retransmitted since.
     NotReady,
 }
 
 /// The context of an outstanding packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sent {
-    /// When it left first, and last.
+    /// Times of the first (`first`) and the last (`last`) transmission.
     pub(crate) first: Time,
     pub(crate) last: Time,
-    /// It is not to be sent again before: the receiver was not ready.
+    /// Earliest time of a retransmission, because the receiver was not ready.
     pub(crate) not_before: Time,
     pub(crate) context: Context,
     pub(crate) rsn: Rsn,
-    /// Transmissions, saturating.
+    /// Number of transmissions, saturating.
     pub(crate) transmissions: u16,
-    /// Timeouts since it left, or since it was replaced by a Resync.
+    /// Number of timeouts since it was first sent, or since it was replaced by a Resync; reset when the peer is known
+    /// to be alive.
     pub(crate) timeouts: u16,
-    /// Times it was sent again before its timeout.
+    /// Number of retransmissions before its timeout.
     pub(crate) early: u16,
     pub(crate) flow: u8,
     pub(crate) kind: Kind,
-    /// The sender's transaction is done with it; its number waits for the base.
+    /// True once the sender's transaction needs the packet no longer; its sequence number stays in the window until the
+    /// base passes it.
     pub(crate) acknowledged: bool,
-    /// A Resync has taken its place.
+    /// True once a Resync has replaced the packet.
     pub(crate) replaced: bool,
-    /// It counts as an outstanding retransmission.
+    /// True while it counts as an outstanding retransmission.
     pub(crate) again: bool,
-    /// Whether it counts as under way.
+    /// Reason not to count it as in flight, if any.
     pub(crate) held: Held,
-    /// Its receiver was not ready for it once: what acknowledgements tell of may be the copy that was refused.
+    /// True once its receiver was not ready for it: the copy reported by acknowledgements may be the one that was
+    /// refused.
     pub(crate) refused: bool,
 }
 
-// There is one for each packet under way, and looking for losses goes through them.
+// The size matters: there is one context per packet in flight, and loss detection scans them.
 const _: () = assert!(size_of::<Sent>() == 48);
 
-/// One window of the sender: what is outstanding, and what of it leaves again.
+/// One window of the sender: outstanding packets, and those of them to be retransmitted.
 #[derive(Clone, Debug)]
 pub(crate) struct TxWindow {
     pub(crate) base: Seq,
     pub(crate) next: Seq,
     limit: u32,
     ring: Box<[Sent]>,
-    /// What an acknowledgement has said to have arrived, from the base on.
+    /// Bits of packets that acknowledgements have reported as arrived, from the base on.
     arrived: AnyRing,
     arrivals: u32,
-    /// Packets that are [held](Held); none of them is known to have arrived.
+    /// Number of packets that are [held](Held); none of them is known to have arrived.
     held: u32,
-    /// What is to be sent again, from the base on; made with the first.
+    /// Bits of packets to be retransmitted, from the base on; allocated with the first.
     marked: Option<Box<Marked>>,
     marks: u32,
-    /// Outstanding requests: ORC.
+    /// Number of outstanding requests: ORC.
     pub(crate) outstanding: u32,
-    /// Of them, those sent again that are neither found lost since nor have arrived: ORRC.
+    /// Number of outstanding requests that were retransmitted and have since neither been considered lost nor arrived:
+    /// ORRC.
     pub(crate) outstanding_again: u32,
-    /// Not later than the first timeout.
+    /// Lower bound of the first timeout.
     pub(crate) timer: Time,
-    /// What is lost, by flow.
+    /// Loss rule of each flow.
     pub(crate) rules: PerFlow<Option<LossRule>>,
-    /// When a packet comes of age that a rule was too early for.
+    /// Time at which the next packet reaches the age limit of a rule.
     pub(crate) of_age: Time,
-    /// When an acknowledgement last opened the window.
+    /// Time at which an acknowledgement last opened the window.
     pub(crate) opened: Time,
-    /// No new request may leave before the base moves past this: packets beyond the peer's window were dropped.
+    /// New requests are not sent before the base reaches this number, because packets beyond the peer's window were
+    /// dropped.
     pub(crate) paused_below: Seq,
 }
 
 type Marked = RingBitmap<{ (TX_WINDOW_MAX / u64::BITS) as usize }>;
 
-/// Contexts of a window that something was sent in.
+/// Initial number of contexts of a window, allocated with the first packet.
 const RING_FIRST: usize = 4;
 
-/// So many times as large the ring grows at once.
+/// Factor by which the ring grows.
 const GROWTH: usize = 4;
 
 impl TxWindow {
@@ -153,13 +159,13 @@ impl TxWindow {
         near_whole_at(&self.ring, self.slot(self.next));
     }
 
-    /// Packets from the base to the last that was sent.
+    /// Returns the number of packets from the base to the last one sent.
     #[inline]
     pub(crate) fn span(&self) -> u64 {
         self.next.since(self.base)
     }
 
-    /// Packets that have left and are not known to have arrived.
+    /// Returns the number of packets in flight: sent, not known to have arrived, and not held.
     #[inline]
     pub(crate) fn under_way(&self) -> u64 {
         self.span() - u64::from(self.arrivals + self.held)
@@ -180,7 +186,7 @@ impl TxWindow {
         seq.get() as usize & self.ring.len().wrapping_sub(1)
     }
 
-    /// The context of outstanding packet `seq`.
+    /// Returns the context of outstanding packet `seq`.
     #[inline]
     pub(crate) fn sent(&self, seq: Seq) -> &Sent {
         &self.ring[self.slot(seq)]
@@ -192,7 +198,7 @@ impl TxWindow {
         &mut self.ring[slot]
     }
 
-    /// A packet leaves for the first time: its number.
+    /// Adds a packet that is sent for the first time; returns its sequence number.
     #[inline]
     pub(crate) fn push(&mut self, sent: Sent) -> Seq {
         assert!(!self.is_full(), "a packet left through a closed gate");
@@ -218,7 +224,7 @@ impl TxWindow {
         self.ring = wider;
     }
 
-    /// Takes the oldest packet off, whose number the peer's base has passed.
+    /// Removes and returns the oldest packet, whose number the peer's base has passed.
     #[inline]
     pub(crate) fn pop(&mut self) -> Sent {
         let sent = *self.sent(self.base);
@@ -237,7 +243,7 @@ impl TxWindow {
         sent
     }
 
-    /// The sender's transaction is done with the packet: off the counts.
+    /// Removes a packet that the sender's transaction needs no longer from the counts.
     #[inline]
     pub(crate) fn discount(&mut self, sent: Sent) {
         if sent.kind.is_request() {
@@ -246,20 +252,20 @@ impl TxWindow {
         }
     }
 
-    /// A packet may time out sooner now, by `shortened` at most.
+    /// Moves the timer earlier, because a packet's timeout was shortened by `shortened` at most.
     pub(crate) fn advance_timer(&mut self, shortened: Duration) {
         if self.timer < NEVER {
             self.timer = self.timer - shortened;
         }
     }
 
-    /// Whether packet `seq` is known to have arrived.
+    /// Returns whether packet `seq` is known to have arrived.
     #[inline]
     pub(crate) fn has_arrived(&self, seq: Seq) -> bool {
         seq < self.base || self.arrivals > 0 && self.arrived.test(seq.since(self.base) as u32)
     }
 
-    /// Whether a packet behind `seq` is known to have arrived that left at the same moment, on the same flow.
+    /// Returns whether a packet after `seq` with the same send time, on the same flow, is known to have arrived.
     #[cold]
     pub(crate) fn has_companion_arrived(&self, seq: Seq) -> bool {
         let (sent, offset) = (self.sent(seq), seq.since(self.base) as u32);
@@ -271,35 +277,37 @@ impl TxWindow {
         })
     }
 
-    /// Whether acknowledgements reach as far as packet `seq`: what lies beyond is never known to have arrived.
+    /// Returns whether packet `seq` is within the bitmaps of acknowledgements: packets beyond are never known to have
+    /// arrived.
     #[inline]
     pub(crate) fn is_told(&self, seq: Seq) -> bool {
         seq.since(self.base) < u64::from(self.arrived.bits())
     }
 
-    /// Packet `seq` has arrived. Numbers beyond what acknowledgements tell cannot be remembered, and are not told.
+    /// Records the arrival of packet `seq`. Sequence numbers beyond the bitmaps of acknowledgements cannot be recorded,
+    /// and are never reported.
     pub(crate) fn set_arrived(&mut self, seq: Seq) {
         let offset = seq.since(self.base);
         let sent = self.sent(seq);
         if sent.replaced || sent.held == Held::NotReady {
-            // It is the packet that has arrived, and not yet the Resync that takes its place, or what leaves again.
+            // The original packet has arrived, but not yet the Resync that replaces it, or the retransmission.
             return;
         }
         if self.is_told(seq) && self.arrived.set(offset as u32) {
             self.arrivals += 1;
             self.unhold(seq);
-            // The peer lives.
+            // The peer is alive.
             self.sent_mut(seq).timeouts = 0;
             self.end_repeat(seq);
             if self.is_marked(seq) {
-                // No timer was kept for what was to leave anyway.
+                // No timer was kept for a packet that was marked for retransmission.
                 self.timer = Time::ZERO;
                 self.unmark(seq);
             }
         }
     }
 
-    /// Packet `seq` does not count as under way, because of `why` or of what already kept it.
+    /// Excludes packet `seq` from the packets in flight, because of `why` or of a stronger earlier reason.
     pub(crate) fn hold(&mut self, seq: Seq, why: Held) {
         if !self.has_arrived(seq) {
             let held = &mut self.sent_mut(seq).held;
@@ -309,17 +317,18 @@ impl TxWindow {
         }
     }
 
-    /// The receiver was not ready for packet `seq`, which is as if it had not arrived: it leaves again.
+    /// Holds packet `seq`, for which the receiver was not ready: it counts as not arrived and will be retransmitted.
     pub(crate) fn hold_not_ready(&mut self, seq: Seq) {
         self.clear_arrived(seq);
-        // Or it would hold back, for as long as its receiver pleases, what may leave again.
+        // Otherwise it would block other retransmissions for as long as its receiver is not ready.
         self.end_repeat(seq);
         self.hold(seq, Held::NotReady);
         self.sent_mut(seq).refused = true;
     }
 
-    /// Packet `seq` leaves again. What was dropped beyond the peer's window will be again until the base moves: what
-    /// moves it must not wait for the room of this one, which leaves once a round trip.
+    /// Counts packet `seq`, which is retransmitted now, as in flight again. A packet dropped beyond the peer's window
+    /// stays held: it is retransmitted once per round trip and dropped again until the base moves, and the packet that
+    /// moves the base must not wait for the credit that this one would use.
     #[inline]
     pub(crate) fn leave_again(&mut self, seq: Seq) {
         if self.sent(seq).held != Held::BeyondWindow {
@@ -327,7 +336,7 @@ impl TxWindow {
         }
     }
 
-    /// Packet `seq` counts again, or is known to have arrived.
+    /// Ends the hold of packet `seq`, which counts as in flight again or is known to have arrived.
     #[inline]
     fn unhold(&mut self, seq: Seq) {
         let held = &mut self.sent_mut(seq).held;
@@ -337,7 +346,7 @@ impl TxWindow {
         }
     }
 
-    /// The receiver has it no more, or refuses it: it can be lost again.
+    /// Clears the arrival of packet `seq`, which the receiver no longer has or refuses: it can be lost again.
     pub(crate) fn clear_arrived(&mut self, seq: Seq) {
         let offset = seq.since(self.base) as u32;
         if self.arrived.test(offset) {
@@ -346,13 +355,13 @@ impl TxWindow {
         }
     }
 
-    /// Bits of packets from the base on that are known to have arrived.
+    /// Returns the bits of packets from the base on that are known to have arrived.
     #[inline]
     pub(crate) fn arrived_bits(&self) -> u128 {
         if self.arrivals == 0 { 0 } else { self.arrived.first_128() }
     }
 
-    /// The first packet from offset `from` on that is not known to have arrived, as an offset.
+    /// Returns the offset of the first packet from offset `from` on that is not known to have arrived.
     #[inline]
     pub(crate) fn first_missing(&self, from: u32) -> Option<u32> {
         if self.arrivals == 0 {
@@ -361,7 +370,7 @@ impl TxWindow {
         self.arrived.first_zero(from)
     }
 
-    /// Packet `seq` is to be sent again; `false` when that was known, or makes no sense any more.
+    /// Marks packet `seq` for retransmission; returns `false` when it was marked already or is acknowledged.
     pub(crate) fn mark(&mut self, seq: Seq) -> bool {
         let offset = seq.since(self.base) as u32;
         if self.sent(seq).acknowledged || !self.marked.get_or_insert_default().set(offset) {
@@ -372,11 +381,12 @@ impl TxWindow {
         true
     }
 
-    /// If packet `seq` is under way again, it is no longer: it is lost, was refused, or has arrived. What has arrived
-    /// would hold back, where ncwnd has become smaller, the packet that it waits for at the receiver.
+    /// Stops counting packet `seq` as an outstanding retransmission, because it is lost, was refused, or has arrived.
+    /// After `ncwnd` was reduced, a packet that has arrived would otherwise block the packet that it waits for at the
+    /// receiver.
     fn end_repeat(&mut self, seq: Seq) {
         let sent = self.sent_mut(seq);
-        // What is acknowledged is off the counts.
+        // Acknowledged packets are no longer counted.
         if !sent.acknowledged && core::mem::replace(&mut sent.again, false) {
             self.outstanding_again -= u32::from(self.sent(seq).kind.is_request());
         }
@@ -398,7 +408,7 @@ impl TxWindow {
         self.marks > 0 && self.marked.as_ref().is_some_and(|marked| marked.test(offset))
     }
 
-    /// The lowest packet to be sent again.
+    /// Returns the lowest packet to be retransmitted.
     #[inline]
     pub(crate) fn first_marked(&self) -> Option<Seq> {
         if self.marks == 0 {
@@ -407,7 +417,7 @@ impl TxWindow {
         self.next_marked_from(0)
     }
 
-    /// The lowest above `seq`.
+    /// Returns the lowest packet to be retransmitted above `seq`.
     pub(crate) fn next_marked(&self, seq: Seq) -> Option<Seq> {
         self.next_marked_from(seq.since(self.base) as u32 + 1)
     }
@@ -416,13 +426,13 @@ impl TxWindow {
         self.marked.as_ref()?.first_one(offset).map(|offset| self.base + u64::from(offset))
     }
 
-    /// Whether anything is to be sent again.
+    /// Returns whether any packet is to be retransmitted.
     #[inline]
     pub(crate) fn has_marks(&self) -> bool {
         self.marks > 0
     }
 
-    /// What recovery policies see.
+    /// Returns the view of the window that recovery policies receive.
     pub(crate) fn view(&self, now: Time) -> WindowView<'_> {
         let highest = if self.arrivals == 0 { None } else { self.arrived.last_one() };
         WindowView {

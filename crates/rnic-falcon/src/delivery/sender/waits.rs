@@ -11,15 +11,16 @@ use super::measured::Measured;
 #[derive(Clone, Debug)]
 pub(crate) struct Waits {
     rto: Duration,
-    /// The adaptive engine's instead of the policy's; [`Duration::MAX`] for none.
+    /// Probe wait set by the adaptive engine, overriding the policy's; [`Duration::MAX`] for none.
     probe: Duration,
-    /// The last round trip, of any flow; [`Duration::MAX`] before the first.
+    /// The last round-trip time of any flow; [`Duration::MAX`] before the first.
     round_trip: Duration,
-    /// When a packet last left, or an acknowledgement came.
+    /// Time of the last packet sent or acknowledgement received.
     pub(super) quiet_since: Time,
-    /// Probes that nothing answered, or nothing but that there is no room; each doubles the wait for the next.
+    /// Number of probes that were not answered, or only by NACKs for lack of resources; each doubles the wait for the
+    /// next.
     pub(super) probes: u32,
-    /// Where timeouts follow what is measured.
+    /// Measured times, when timeouts follow measured round trips.
     measured: Option<Box<Measured>>,
 }
 
@@ -37,7 +38,7 @@ impl Waits {
         }
     }
 
-    /// Takes the adaptive engine's times. A peer has `attempts`.
+    /// Applies the times set by the adaptive engine, for a peer with `attempts`.
     pub(super) fn apply(&mut self, settings: &ControlSettings, attempts: u16) {
         if let Some(rto) = settings.rto {
             let set = rto.max(Duration::from_ns(1));
@@ -49,31 +50,31 @@ impl Waits {
         self.probe = settings.probe.map_or(self.probe, |probe| probe.unwrap_or(Duration::MAX));
     }
 
-    /// The retransmission timeout at the moment.
+    /// Returns the current retransmission timeout.
     #[inline]
     pub(crate) const fn rto(&self) -> Duration {
         self.rto
     }
 
-    /// The last round trip; the timeout before there was one.
+    /// Returns the last round-trip time; the timeout before the first.
     pub(super) fn round_trip(&self) -> Duration {
         self.last_round_trip().unwrap_or(self.rto)
     }
 
-    /// The last round trip; none before there was one.
+    /// Returns the last round-trip time; `None` before the first.
     #[inline]
     pub(crate) fn last_round_trip(&self) -> Option<Duration> {
         (self.round_trip != Duration::MAX).then_some(self.round_trip)
     }
 
-    /// A round trip was measured, of any flow.
+    /// Records a round-trip time measured on any flow.
     #[inline]
     pub(super) fn note_round_trip(&mut self, round_trip: Duration) {
         self.round_trip = round_trip;
     }
 
-    /// How long to be silent before the next probe, where the recovery policy says `known`; none where the timeout does
-    /// better.
+    /// Returns the silence before the next probe, when the recovery policy sets `known`; `None` when the timeout
+    /// expires sooner.
     #[inline]
     pub(super) fn before_probe(&self, known: Duration) -> Option<Duration> {
         let wait = if self.probe == Duration::MAX { known } else { self.probe };
@@ -81,7 +82,7 @@ impl Waits {
         (wait < self.rto).then_some(wait)
     }
 
-    /// Nobody drove the connection for a while.
+    /// Records a period in which the connection was not driven.
     #[inline]
     pub(super) fn note_absence(&mut self, absence: Absence) {
         if let Some(measured) = &mut self.measured {
@@ -89,20 +90,20 @@ impl Waits {
         }
     }
 
-    /// Returns how long before `now` a packet that is taken in at `now` may have arrived: an adapter notes when packets
-    /// arrive, and what they waited for a process is no delay of the network.
+    /// Returns how long before `now` a packet that is processed at `now` may have arrived: an adapter would record the
+    /// arrival time, and the time that a packet waited for a process is not network delay.
     #[inline]
     pub(super) fn backlog(&self, now: Time) -> Duration {
         self.measured.as_ref().map_or(Duration::ZERO, |measured| measured.backlog(now))
     }
 
-    /// When a wait of `wait` that began at `start` is over.
+    /// Returns the end of a wait of length `wait` that started at `start`.
     #[inline]
     pub(super) fn end_of_wait(&self, start: Time, wait: Duration) -> Time {
         self.measured.as_ref().map_or(start + wait, |measured| measured.end_of_wait(start, wait))
     }
 
-    /// An answer came now; it echoes a packet that left `rtt` ago, if it says so. The timeout may change.
+    /// Records a response that arrives now and echoes a packet sent `rtt` ago, if known. The timeout may change.
     #[inline]
     pub(super) fn note_answer(&mut self, now: Time, rtt: Option<Duration>, attempts: u16) {
         let Some(measured) = &mut self.measured else { return };
@@ -111,7 +112,7 @@ impl Waits {
         }
     }
 
-    /// Something leaves on a connection that had nothing under way.
+    /// Records that a packet is sent on a connection that had none in flight.
     #[inline]
     pub(super) fn note_start(&mut self, now: Time) {
         if let Some(measured) = &mut self.measured {
@@ -119,8 +120,8 @@ impl Waits {
         }
     }
 
-    /// Packets have timed out: all later ones take twice as long, if that was not said just now. The timeout may
-    /// change.
+    /// Records that packets have timed out: doubles the timeout of all later packets, unless that was done within the
+    /// last timeout.
     pub(super) fn back_off(&mut self, now: Time, attempts: u16) {
         if let Some(measured) = &mut self.measured
             && let Some(timeout) = measured.back_off(now, self.rto, attempts)
@@ -129,7 +130,7 @@ impl Waits {
         }
     }
 
-    /// Returns whether a packet that timed out for the `timeouts`-th time was one time too many, if it has `attempts`.
+    /// Returns whether a packet with `attempts` is to be given up, after it timed out for the `timeouts`-th time.
     pub(super) fn is_exhausted(&self, now: Time, timeouts: u16, attempts: u16) -> bool {
         match &self.measured {
             None => timeouts > attempts,
@@ -137,12 +138,12 @@ impl Waits {
         }
     }
 
-    /// Returns whether timeouts follow what is measured.
+    /// Returns whether timeouts follow measured round trips.
     #[inline]
     pub(super) fn are_measured(&self) -> bool {
         self.measured.is_some()
     }
 }
 
-/// The backstop must be there even under a policy that has none.
+/// Retransmission timeout under a policy that sets none, because the fallback timeout is always required.
 const RTO_WITHOUT_POLICY: Duration = Duration::from_ms(1);
