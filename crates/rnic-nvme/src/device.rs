@@ -1,10 +1,11 @@
-//! An emulated block device: says when, not what.
+//! An emulated block device: models the timing of requests, not their data.
 //!
-//! It serves up to `queue_depth` requests at once. Each passes one channel, which moves one request after the other at
-//! the bandwidth of its direction, and takes its direction's latency besides: the least that has the three figures a
-//! solid state disk is sold by (F-R26: bandwidth of reads, of writes, operations per second; the latter is
-//! `queue_depth / latency` when requests are small). No source: real devices' caches, erasure and parallel planes are
-//! left out. All time is integer; the order of completions is that of their times, then of submission.
+//! It serves up to `queue_depth` requests concurrently. Each passes one channel, which moves one request after the
+//! other at the bandwidth of its direction, and additionally takes its direction's latency: the simplest model with the
+//! three figures on a solid state disk's data sheet (F-R26: bandwidth of reads, of writes, operations per second; the
+//! latter is `queue_depth / latency` when requests are small). No source: real devices' caches, erasure and parallel
+//! planes are left out. All time is integer; requests complete in the order of their completion times, then of
+//! submission.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,50 +14,50 @@ use rnic_base::{BitRate, Duration, Time};
 
 use crate::{Direction, Extent};
 
-/// What serving a direction costs.
+/// Service time parameters of a direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Service {
-    /// On top of the time in the channel.
+    /// Latency in addition to the time in the channel.
     pub latency: Duration,
-    /// Of the channel.
+    /// Bandwidth of the channel.
     pub bandwidth: BitRate,
 }
 
-/// What a device is.
+/// Parameters of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceConfig {
-    /// Reads.
+    /// Service of reads.
     pub read: Service,
-    /// Writes.
+    /// Service of writes.
     pub write: Service,
-    /// Requests that it serves at once.
+    /// Number of requests served concurrently.
     pub queue_depth: u32,
-    /// A block has 2^this bytes.
+    /// Base-2 logarithm of the block size in bytes.
     pub block_log2: u32,
 }
 
-/// Requests at once, at most: what NVMe allows a queue.
+/// Maximum number of concurrent requests: NVMe's limit for a queue.
 pub const QUEUE_DEPTH_MAX: u32 = 1 << 16;
 
-/// A request.
+/// A request to the device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Io {
-    /// Whose it is, when targets share a device.
+    /// Owner of the request, when targets share a device.
     pub owner: u32,
-    /// Its owner's name for it.
+    /// Identifier of the request, chosen by its owner.
     pub tag: u32,
-    /// Which way.
+    /// Direction of the transfer.
     pub direction: Direction,
-    /// What.
+    /// Blocks to transfer.
     pub extent: Extent,
 }
 
-/// It serves as many as it can.
+/// Error of a device that already serves its maximum number of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the device's queue is full")]
 pub struct Full;
 
-/// A device.
+/// An emulated block device.
 #[derive(Debug)]
 pub struct Device {
     config: DeviceConfig,
@@ -66,30 +67,30 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device that has nothing to do.
+    /// Creates an idle device.
     ///
     /// # Panics
-    /// When its queue has no place, or more than [`QUEUE_DEPTH_MAX`].
+    /// When its queue has no entry, or more than [`QUEUE_DEPTH_MAX`].
     pub fn new(config: DeviceConfig) -> Self {
         assert!((1..=QUEUE_DEPTH_MAX).contains(&config.queue_depth), "a queue of {}", config.queue_depth);
         let under_way = BinaryHeap::with_capacity(config.queue_depth as usize);
         Self { config, channel_free: Time::ZERO, submitted: 0, under_way }
     }
 
-    /// What it is.
+    /// Returns the parameters of the device.
     pub const fn config(&self) -> &DeviceConfig {
         &self.config
     }
 
-    /// Whether it takes no more now.
+    /// Returns whether the device accepts no more requests now.
     pub fn is_full(&self) -> bool {
         self.under_way.len() == self.config.queue_depth as usize
     }
 
-    /// Takes a request; gives when it will be done.
+    /// Accepts a request; returns its completion time.
     ///
     /// # Errors
-    /// When it is full.
+    /// When the queue is full.
     pub fn submit(&mut self, now: Time, io: Io) -> Result<Time, Full> {
         if self.is_full() {
             return Err(Full);
@@ -106,17 +107,17 @@ impl Device {
         Ok(done)
     }
 
-    /// Forgets all requests of `owner`: none of them is done any more. What they have taken of the channel is taken.
+    /// Removes all requests of `owner`, which then never complete. The channel time that they have used stays used.
     pub fn forget(&mut self, owner: u32) {
         self.under_way.retain(|Reverse((.., io))| io.owner != owner);
     }
 
-    /// When the next is done.
+    /// Returns the completion time of the next request.
     pub fn next_done(&self) -> Option<Time> {
         self.under_way.peek().map(|Reverse((done, ..))| *done)
     }
 
-    /// A request that is done by `now`, if there is one.
+    /// Returns a request completed by `now`, if there is one.
     pub fn done(&mut self, now: Time) -> Option<Io> {
         self.next_done().filter(|done| *done <= now)?;
         self.under_way.pop().map(|Reverse((.., io))| io)

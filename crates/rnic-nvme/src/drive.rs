@@ -1,4 +1,4 @@
-//! A device that several targets share: each gets its places by turns.
+//! A device shared by several targets, which get queue entries round robin.
 //!
 //! Source: none; NVMe leaves arbitration between queues to the controller, and has round robin as the default (NVM
 //! Express Base Specification, section 3.4.4). A turn is one unit, whatever its length and direction.
@@ -9,20 +9,20 @@ use rnic_base::Time;
 
 use crate::device::{Device, DeviceConfig, Io};
 
-/// A device, and what waits for a place in its queue.
+/// A device, and the requests that wait for an entry in its queue.
 #[derive(Debug)]
 pub struct Drive {
     device: Device,
-    /// Units that wait, by owner.
+    /// Waiting units, by owner.
     waiting: BTreeMap<u32, VecDeque<Io>>,
-    /// Owners with something that waits, each once: the first has the next place.
+    /// Owners with waiting units, each once: the first gets the next free entry.
     turns: VecDeque<u32>,
-    /// Requests that found no place when they came.
+    /// Number of requests that found no free entry on submission.
     waited: u64,
 }
 
 impl Drive {
-    /// Returns a drive that has nothing to do.
+    /// Creates an idle drive.
     ///
     /// # Panics
     /// As [`Device::new`].
@@ -35,7 +35,7 @@ impl Drive {
         self.device.config()
     }
 
-    /// Takes a request of [`Io::owner`], which waits where the device has no place.
+    /// Accepts a request of [`Io::owner`], which waits when the device has no free entry.
     pub fn submit(&mut self, now: Time, io: Io) {
         let queue = self.waiting.entry(io.owner).or_default();
         if queue.is_empty() {
@@ -46,19 +46,19 @@ impl Drive {
         self.fill(now);
     }
 
-    /// Returns when the next request is done.
+    /// Returns the completion time of the next request.
     pub fn next_done(&self) -> Option<Time> {
         self.device.next_done()
     }
 
-    /// Returns a request that is done by `now`, if there is one; its place is given to the owner whose turn it is.
+    /// Returns a request completed by `now`, if there is one; its entry is assigned to the owner next in turn.
     pub fn done(&mut self, now: Time) -> Option<Io> {
         let io = self.device.done(now)?;
         self.fill(now);
         Some(io)
     }
 
-    /// Forgets all requests of `owner`: none of them is done any more.
+    /// Removes all requests of `owner`, which then never complete.
     pub fn forget(&mut self, now: Time, owner: u32) {
         self.device.forget(owner);
         self.waiting.remove(&owner);
@@ -66,12 +66,12 @@ impl Drive {
         self.fill(now);
     }
 
-    /// Returns how many requests found no place when they came.
+    /// Returns the number of requests that found no free entry on submission.
     pub const fn waited(&self) -> u64 {
         self.waited
     }
 
-    /// Gives free places away, one request an owner and turn.
+    /// Assigns free entries, one request per owner and turn.
     fn fill(&mut self, now: Time) {
         while !self.device.is_full()
             && let Some(owner) = self.turns.pop_front()

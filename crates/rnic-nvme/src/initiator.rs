@@ -1,11 +1,12 @@
-//! The initiator: commands in, completions out; between them, units.
+//! The initiator: accepts commands, divides them into units, and returns completions.
 //!
 //! Source: OCP NVMe over Falcon Transport, Rev 0.9, sections 6 and 7; choices in the crate's head.
 //!
-//! A command is cut into at most two parts, each for one connection, and each part into units. Units of a connection
-//! leave in the order of commands, as many as may be under way there; the first answer ends a unit, and the last unit
-//! ends the command. A command that failed has failed as its first failing unit, by number, did: what others moved has
-//! been moved. One that was under way when its connection was lost is lost, whatever had become of some of its units.
+//! A command is divided into at most two parts, each for one connection, and each part into units. Units of a
+//! connection are sent in the order of commands, up to the permitted number in flight; the first response ends a unit,
+//! and the last unit completes the command. A failed command reports the failure of its first failing unit, by number;
+//! data moved by other units stays moved. A command that was in flight when its connection was lost is lost, whatever
+//! the outcome of some of its units.
 
 use core::mem;
 use std::collections::VecDeque;
@@ -23,82 +24,82 @@ use crate::peer::{PeerError, PeerErrors, status};
 use crate::tags::{PLACES_MAX, Tags};
 use crate::{Attached, Direction, Fault, HostMemory, Span, UNITS_MAX, count_once, unit};
 
-/// How Reads are mapped to transactions: the two sources differ.
+/// Mapping of Reads to transactions, on which the two sources differ.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Reads {
-    /// A Push there and a Push back (OCP NVMe over Falcon Transport, section 7.1).
+    /// A Push for the request and a Push for the response (OCP NVMe over Falcon Transport, section 7.1).
     #[default]
     Push,
     /// A Pull (Falcon, SIGCOMM'25, table 2).
     Pull,
 }
 
-/// What an initiator is, and how much it has under way.
+/// Parameters of an initiator, and its limits on commands and units in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InitiatorConfig {
-    /// Its function, 24 bits: said in every packet.
+    /// Function number of the initiator, 24 bits: carried in every packet.
     pub function: u32,
-    /// Its namespace, by its own number.
+    /// Namespace of the initiator, by its own numbering.
     pub namespace: u16,
-    /// Commands that were taken and whose completions were not, at most.
+    /// Maximum number of commands that were accepted and whose completions were not polled.
     pub commands: u32,
-    /// Units under way on each connection, at most: agreed with its target.
+    /// Maximum number of units in flight on each connection: agreed with its target.
     pub units: u32,
-    /// How long a command may take, from [`Initiator::submit`] on.
+    /// Maximum duration of a command, from [`Initiator::submit`] on.
     pub timeout: Duration,
-    /// Which transactions a Read is.
+    /// Transactions used for a Read.
     pub reads: Reads,
 }
 
-/// What is to be done.
+/// A read or write command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Command {
-    /// Which way.
+    /// Direction of the transfer.
     pub direction: Direction,
     /// The first block.
     pub first_block: u64,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u32,
-    /// Comes back with the completion, and names memory for [`HostMemory`].
+    /// Identifier returned with the completion, and of the memory in [`HostMemory`].
     pub cookie: u64,
 }
 
-/// Why a command is not taken.
+/// Reason for which a command is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SubmitError {
-    /// As many commands are under way as may be: come back after [`Initiator::poll`].
+    /// The maximum number of commands is in flight: submit again after [`Initiator::poll`].
     #[error("too many commands under way")]
     Full,
-    /// It makes no sense.
+    /// The block addresses are invalid.
     #[error(transparent)]
     Address(#[from] TranslateError),
-    /// Longer than a command can be.
+    /// Longer than the maximum length of a command.
     #[error("{0} units, of which a command has {UNITS_MAX} at most")]
     TooLong(u32),
-    /// A connection that it needs is lost.
+    /// A required connection is lost.
     #[error("connection {0} is lost")]
     Lost(u32),
 }
 
-/// Why a command failed.
+/// Reason for the failure of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Failure {
-    /// The target says so: see [`status`].
+    /// Status reported by the target: see [`status`].
     #[error("status {code:#06x}: {name}", code = .0, name = status::name(*.0))]
     Status(u16),
-    /// The target refused a request (CIE), because of this.
+    /// The target refused a request (CIE), for this reason.
     #[error("the target refused a request: {0}")]
     Refused(PeerError),
     /// The transaction of a request ended in error.
     #[error("a request ended with {0:?}")]
     Transaction(CompletionCode),
-    /// The target's answer makes no sense.
+    /// The target's response is invalid.
     #[error("the target's answer makes no sense: {0}")]
     Peer(PeerError),
-    /// The connection was lost meanwhile.
+    /// The connection was lost while the command was in flight.
     #[error("the connection is lost")]
     Lost,
-    /// It took longer than [`InitiatorConfig::timeout`].
+    /// The command took longer than [`InitiatorConfig::timeout`].
     #[error("it took too long")]
     TimedOut,
     /// The command's own memory cannot be read or written.
@@ -107,7 +108,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns a number for it, which [`Self::from_word`] turns back: what it is in the upper half, why in the lower.
+    /// Returns the numerical code of the failure, which [`Self::from_word`] decodes: the variant in the upper half, the
+    /// reason in the lower.
     pub const fn word(self) -> u32 {
         match self {
             Self::Status(status) => status as u32,
@@ -120,7 +122,7 @@ impl Failure {
         }
     }
 
-    /// Returns the failure whose number is `word`.
+    /// Returns the failure with the numerical code `word`.
     pub fn from_word(word: u32) -> Option<Self> {
         let why = word as u8;
         match word >> 16 {
@@ -136,29 +138,29 @@ impl Failure {
     }
 }
 
-/// How a command ended.
+/// Completion of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// What came with it.
+    /// Cookie of the command.
     pub cookie: u64,
-    /// The ending.
+    /// Result of the command.
     pub result: Result<(), Failure>,
 }
 
-/// What has been counted, and why it waited.
+/// Counters of commands, units, and their waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InitiatorStats {
-    /// Commands taken.
+    /// Commands accepted.
     pub commands: u64,
-    /// Of those, split over two targets.
+    /// Commands split over two targets, included in `commands`.
     pub split: u64,
-    /// Units whose requests were handed to the transaction layer.
+    /// Units whose requests were submitted to the transaction layer.
     pub units: u64,
-    /// Units that came to the front and waited because as many as agreed were under way.
+    /// Units that reached the front of their queue and waited because the agreed number was in flight.
     pub waited_for_units: u64,
-    /// Units and data that came to the front and waited because the transaction layer had no room.
+    /// Units and data that reached the front of their queue and waited because the transaction layer had no resources.
     pub waited_for_room: u64,
-    /// Answers, Pulls and ends of requests that came for units that had ended already.
+    /// Responses, Pulls and completions of requests that arrived for units that had ended already.
     pub late: u64,
 }
 
@@ -175,7 +177,7 @@ struct Active {
     failure: Option<(u32, Failure)>,
 }
 
-/// How far the data of a Write is.
+/// State of the data transfer of a Write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fetch {
     NotAsked,
@@ -192,11 +194,11 @@ struct Unit {
     base: Base,
     span: Span,
     fetch: Fetch,
-    /// Of all units: tells it from those that had its tag before, however long ago.
+    /// Serial number over all units: distinguishes the unit from all earlier ones with the same tag.
     serial: u64,
 }
 
-/// Units of one part that have not left.
+/// Units of one part that are not sent yet.
 #[derive(Clone, Copy, Debug)]
 struct Queued {
     command: u32,
@@ -204,7 +206,7 @@ struct Queued {
     next: u32,
 }
 
-/// Which waits have been counted, each of what is in front of its queue.
+/// Waits already counted, each for the item at the front of its queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Counted {
     units: bool,
@@ -215,7 +217,7 @@ struct Counted {
 #[derive(Debug)]
 struct Connection {
     queued: VecDeque<Queued>,
-    /// Pulls to be answered: the unit's tag, or none when it has been given up or the Pull makes no sense.
+    /// Pulls to be answered: with the unit's tag, or `None` when it was given up or the Pull is invalid.
     pulls: VecDeque<(Rsn, u16, Option<u32>, Base)>,
     under_way: u32,
     counted: Counted,
@@ -232,25 +234,25 @@ pub struct Initiator {
     connections: Box<[Connection]>,
     completed: VecDeque<u32>,
     next_serial: u64,
-    /// No command has to end before.
+    /// Lower bound of the deadlines of all commands.
     next_deadline: Option<Time>,
     stats: InitiatorStats,
     peer_errors: PeerErrors,
 }
 
-/// The place of a unit in a transaction's tag; above it, its serial number.
+/// Mask of a unit's table tag in a transaction's tag; the bits above are its serial number.
 const TAG_MASK: u64 = (1 << crate::tags::TAG_BITS) - 1;
 
-/// Returns the place and the serial number of the unit whose transaction has the tag `transaction`.
+/// Returns the table tag and the serial number of the unit whose transaction has the tag `transaction`.
 const fn untag(transaction: u64) -> (u32, u64) {
     ((transaction & TAG_MASK) as u32, transaction >> crate::tags::TAG_BITS)
 }
 
 impl Initiator {
-    /// An initiator that has nothing to do.
+    /// Creates an idle initiator.
     ///
     /// # Panics
-    /// When there would be no command or unit, or more than a table of tags has places.
+    /// When there would be no command or unit, or more than the entries of a tag table.
     pub fn new(config: InitiatorConfig, layout: Layout) -> Self {
         let connections = layout.connections();
         let places = u64::from(config.units) * u64::from(connections);
@@ -276,35 +278,35 @@ impl Initiator {
         }
     }
 
-    /// Where blocks lie.
+    /// Returns the layout of the blocks.
     pub const fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// What has been counted.
+    /// Returns the counters.
     pub const fn stats(&self) -> &InitiatorStats {
         &self.stats
     }
 
-    /// What targets did wrong.
+    /// Returns the counts of the targets' errors.
     pub const fn peer_errors(&self) -> &PeerErrors {
         &self.peer_errors
     }
 
-    /// Whether nothing is under way, and no completion waits.
+    /// Returns whether nothing is in flight, and no completion waits.
     pub fn is_idle(&self) -> bool {
         self.commands.is_empty() && self.connections.iter().all(|connection| connection.pulls.is_empty())
     }
 
-    /// Tags of units in use, and so of what a target may name.
+    /// Returns the number of unit tags in use, which a target may refer to.
     pub fn units_under_way(&self) -> usize {
         self.units.len()
     }
 
-    /// Takes a command. [`Self::advance`] is due for the connections that its parts need.
+    /// Accepts a command. [`Self::advance`] is to be called for the connections of its parts.
     ///
     /// # Errors
-    /// [`SubmitError`]; nothing was taken then.
+    /// [`SubmitError`]; nothing was changed then.
     pub fn submit(&mut self, now: Time, command: &Command) -> Result<(), SubmitError> {
         let (one, two) = self.layout.translate(command.first_block, command.blocks)?;
         let block = self.layout.geometry().block;
@@ -332,14 +334,14 @@ impl Initiator {
         Ok(())
     }
 
-    /// A command that has ended, if there is one.
+    /// Returns the completion of a finished command, if there is one.
     pub fn poll(&mut self) -> Option<Completion> {
         let tag = self.completed.pop_front()?;
         let command = self.take(tag);
         Some(Completion { cookie: command.cookie, result: command.failure.map_or(Ok(()), |(_, failure)| Err(failure)) })
     }
 
-    /// Hands the transaction layer of `connection` what it can take: data first, since targets wait for it.
+    /// Submits to the transaction layer of `connection` as much as it accepts: data first, because targets wait for it.
     ///
     /// # Errors
     /// When the transaction layer's settings do not fit ([`tl::SubmitError::TooLong`]), or the connection is dead: its
@@ -376,31 +378,32 @@ impl Initiator {
         Ok(())
     }
 
-    /// Returns whether there is something to hand to the transaction layer of `connection`.
+    /// Returns whether a request or data is to be submitted to the transaction layer of `connection`.
     pub fn has_to_send(&self, connection: usize) -> bool {
         let Connection { queued, pulls, under_way, .. } = &self.connections[connection];
         !pulls.is_empty() || !queued.is_empty() && *under_way < self.config.units
     }
 
-    /// Returns whether the request in front on `connection` waits for resources of the transaction layer.
+    /// Returns whether the request at the front of `connection` waits for resources of the transaction layer.
     pub fn request_waits(&self, connection: usize) -> bool {
         let Connection { queued, counted, .. } = &self.connections[connection];
         counted.room && !queued.is_empty()
     }
 
-    /// Returns whether the data in front on `connection` waits for resources of the transaction layer.
+    /// Returns whether the data at the front of `connection` waits for resources of the transaction layer.
     pub fn data_waits(&self, connection: usize) -> bool {
         let Connection { pulls, counted, .. } = &self.connections[connection];
         counted.data && !pulls.is_empty()
     }
 
-    /// When [`Self::expire`] has something to do, at the earliest.
+    /// Returns the earliest time at which [`Self::expire`] has to act.
     pub fn next_timeout(&self) -> Option<Time> {
         self.next_deadline.filter(|_| !self.commands.is_empty())
     }
 
-    /// Commands that have taken too long have failed. What their targets still say of them is late; until then, a unit
-    /// may count as under way there. Nothing is aborted, for there are no admin commands.
+    /// Fails the commands whose deadline has passed. Later messages of their targets are counted as late; until these
+    /// arrive, a unit may still count as in flight at the target. Nothing is aborted, because there are no admin
+    /// commands.
     pub fn expire(&mut self, now: Time) {
         if self.next_deadline.is_none_or(|next| next > now) {
             return;
@@ -420,7 +423,7 @@ impl Initiator {
                 !is_over
             });
             self.connections[connection].queued = queued;
-            // Who is in front now may be another one.
+            // A different unit may be at the front now.
             let counted = &mut self.connections[connection].counted;
             (counted.units, counted.room) = (false, false);
         }
@@ -433,7 +436,7 @@ impl Initiator {
         self.next_deadline = next;
     }
 
-    /// `connection` is lost: what is under way there has failed, and what needs it is no longer taken.
+    /// Handles the loss of `connection`: its commands in flight fail, and commands that need it are rejected.
     pub fn lost(&mut self, connection: usize) {
         self.connections[connection].lost = true;
         self.connections[connection].pulls.clear();
@@ -448,7 +451,7 @@ impl Initiator {
         }
     }
 
-    /// Units that have not left have failed.
+    /// Fails the units of `queued`, which were not sent.
     fn fail_queued(&mut self, queued: Queued, failure: Failure) {
         let command = self.command(queued.command);
         let (_, first, units) = self.part(command, queued.second);
@@ -457,7 +460,7 @@ impl Initiator {
         }
     }
 
-    /// A command that units wait for, or that waits for [`Self::poll`].
+    /// Returns a command that still has units, or that waits for [`Self::poll`].
     fn command(&self, tag: u32) -> &Active {
         self.commands.get(tag).expect("it stays until it is polled")
     }
@@ -466,7 +469,7 @@ impl Initiator {
         self.commands.remove(tag).expect("it stays until it is polled")
     }
 
-    /// A command's part, the number of its first unit, and how many it has.
+    /// Returns a part of a command, the number of its first unit, and its number of units.
     fn part(&self, command: &Active, second: bool) -> (Part, u32, u32) {
         let block = self.layout.geometry().block;
         let first = unit::units_of(command.parts.0.blocks, block);
@@ -476,7 +479,7 @@ impl Initiator {
         }
     }
 
-    /// Sends the request of the unit in front.
+    /// Submits the request of the unit at the front.
     fn begin(
         &mut self,
         connection: usize,
@@ -540,7 +543,7 @@ impl Initiator {
         Ok(())
     }
 
-    /// Answers Pulls, in the order of their arrival.
+    /// Responds to Pulls, in the order of their arrival.
     fn answer(
         &mut self,
         connection: usize,
@@ -549,7 +552,7 @@ impl Initiator {
         memory: &mut impl HostMemory,
     ) {
         while let Some(&(rsn, asked, tag, base)) = self.connections[connection].pulls.front() {
-            // A unit may have ended since it was asked for.
+            // The unit may have ended since the Pull arrived.
             let span = tag.and_then(|tag| self.units.get(tag)).map(|unit| unit.span);
             let readable = span.filter(|span| memory.gather(connection, rsn, *span).is_ok());
             let answer = match readable {
@@ -566,8 +569,9 @@ impl Initiator {
                     count_once(&mut self.connections[connection].counted.data, &mut self.stats.waited_for_room);
                     return;
                 }
-                // A Pull that was taken waits until it is answered, whatever its target says of it meanwhile (a Resync
-                // leaves it), and its length was compared when it came. If either is wrong, the command times out.
+                // An accepted Pull waits until it is answered, whatever its target sends about it meanwhile (a Resync
+                // does not remove it), and its length was checked on arrival. If either assumption is wrong, the
+                // command times out.
                 Err(error @ (AnswerError::Unknown | AnswerError::TooLong { .. })) => {
                     debug_assert!(false, "a Pull that was taken is not answered: {error}");
                 }
@@ -577,7 +581,7 @@ impl Initiator {
         }
     }
 
-    /// The unit that `base` speaks of, if it is one of `connection`'s, and all names fit.
+    /// Returns the unit that `base` refers to, if it belongs to `connection` and all identifiers match.
     fn named(&self, connection: usize, base: &Base) -> Result<&Unit, PeerError> {
         let unit = self.units.get(base.initiator_tag).filter(|unit| unit.connection as usize == connection);
         let unit = unit.ok_or(PeerError::UnknownTag)?;
@@ -590,7 +594,7 @@ impl Initiator {
         }
     }
 
-    /// An answer of the target: ends its unit.
+    /// Processes a response of the target, which ends its unit.
     fn answered(
         &mut self,
         connection: usize,
@@ -604,8 +608,8 @@ impl Initiator {
             _ => return Err(PeerError::Unexpected),
         };
         if self.units.is_old(base.initiator_tag) {
-            // The unit's own request had timed out, but had arrived; or the target did not hear that its first answer
-            // had, and gives it anew.
+            // The unit's own request had timed out, but had arrived; or the target did not learn that its first
+            // response had arrived, and sends it again.
             self.stats.late += 1;
             return Ok(());
         }
@@ -622,7 +626,7 @@ impl Initiator {
             (is_done && unfetched).then_some(PeerError::Early)
         };
         if let Some(error) = error {
-            // The target thinks that it is done with this unit: nothing better will come.
+            // The target considers this unit finished: no valid response will follow.
             self.finish(base.initiator_tag, Err(Failure::Peer(error)));
             return Err(error);
         }
@@ -632,7 +636,7 @@ impl Initiator {
         Ok(())
     }
 
-    /// The data of a Read that is a Pull has come: ends its unit.
+    /// Processes the data of a Read mapped to a Pull, which ends its unit.
     fn pulled(&mut self, connection: usize, transaction: u64, data: &PulledData, memory: &mut impl HostMemory) {
         let (tag, serial) = untag(transaction);
         let Some(unit) = self.units.get(tag).filter(|unit| unit.serial == serial) else {
@@ -645,7 +649,7 @@ impl Initiator {
                 let is_done = status == status::SUCCESS;
                 let due = if is_done { span.length } else { 0 };
                 if base.data_invalid {
-                    // No target of NVMe marks the data of a Read invalid: the peer is none.
+                    // An NVMe target never marks the data of a Read invalid, so the peer is not an NVMe target.
                     Err(Failure::Refused(PeerError::NoNvme))
                 } else if base != (Base { target_tag: base.target_tag, ..asked }) {
                     Err(Failure::Peer(PeerError::Mismatch))
@@ -666,7 +670,8 @@ impl Initiator {
         self.finish(tag, result);
     }
 
-    /// A Pull of the target: which unit's data, and whether it is owed; none for a unit that has been given up.
+    /// Checks a Pull of the target; returns the tag of the unit whose data is to be sent, or `None` for a unit that was
+    /// given up.
     fn asked(&mut self, connection: usize, request: &Request) -> Result<Option<u32>, PeerError> {
         let Ulp::Nvme(Header { base, operation }) = request.ulp else { return Err(PeerError::NotNvme) };
         if operation != Operation::WriteDataRequest {
@@ -690,7 +695,7 @@ impl Initiator {
         Ok(Some(base.initiator_tag))
     }
 
-    /// The transaction of a request has ended.
+    /// Handles the completion of a request's transaction.
     fn ended(&mut self, completion: &tl::Completion) {
         let (tag, serial) = untag(completion.tag);
         let waits = self.units.get(tag).filter(|unit| unit.serial == serial);
@@ -698,13 +703,13 @@ impl Initiator {
         let waits = waits.is_some();
         let failure = match completion.code {
             CompletionCode::Ack => return,
-            // No acknowledgement came, but the target has asked for the data: it has the request, and will answer.
+            // No acknowledgement arrived, but the target has pulled the data: it has the request, and will respond.
             CompletionCode::LocalTimeout if asked => return,
             CompletionCode::TargetCompleteInError => match PeerError::from_code(completion.ulp_code) {
                 Some(error) => Failure::Refused(error),
                 None => Failure::Transaction(completion.code),
             },
-            // The data of a Read that is a Pull could not be read when it was to leave.
+            // The target could not read the data of a Read mapped to a Pull when it was to be sent.
             CompletionCode::RemoteError if completion.ulp_code == ResyncCode::LocalXlr.code() => {
                 Failure::Status(status::UNRECOVERED_READ)
             }
@@ -718,14 +723,14 @@ impl Initiator {
         }
     }
 
-    /// A unit has ended.
+    /// Ends a unit with `result`.
     fn finish(&mut self, tag: u32, result: Result<(), Failure>) {
         let unit = self.units.remove(tag).expect("it was looked up");
         self.connections[unit.connection as usize].under_way -= 1;
         self.count(unit.command, unit.number, result);
     }
 
-    /// Unit `number` of `command` has ended.
+    /// Counts unit `number` of `command` as ended; the last one completes the command.
     fn count(&mut self, command: u32, number: u32, result: Result<(), Failure>) {
         let active = self.commands.get_mut(command).expect("its last unit has not ended");
         if let Err(failure) = result {
@@ -755,8 +760,8 @@ impl<M: HostMemory> UpperLayer for Attached<'_, Initiator, M> {
         }
     }
 
-    /// Always taken: data is owed once for each unit under way, and what is asked beyond is answered without any. Such
-    /// Pulls are bounded by the transaction layer, which keeps each until it is answered.
+    /// Always accepts the Pull: data is sent once for each unit in flight, and further Pulls are answered without data.
+    /// Their number is bounded by the transaction layer, which keeps each until it is answered.
     fn pull(&mut self, _: Time, request: &Request) -> PullReply {
         let tag = self.end.asked(self.connection, request).unwrap_or_else(|error| {
             self.end.peer_errors.count(error);
@@ -767,7 +772,7 @@ impl<M: HostMemory> UpperLayer for Attached<'_, Initiator, M> {
         PullReply::Later
     }
 
-    /// Not asked for: units are handed in with theirs.
+    /// Never called, because units are submitted with their headers.
     fn headers(&self, _: u64) -> Ulp {
         Ulp::None
     }

@@ -1,4 +1,4 @@
-//! Where the blocks of an initiator's namespace lie: translation of block addresses.
+//! Layout of the blocks of an initiator's namespace: translation of block addresses.
 //!
 //! Source: OCP NVMe over Falcon Transport, Rev 0.9, section 6.6: chunks of 2^C GB, stripes of 2^S x 256 KB, striping
 //! groups of 2^N, at most two target commands for one of the initiator's.
@@ -7,22 +7,22 @@
 //!   address   | group | stripe in chunk | chunk in group (N bits) | byte in stripe (18 + S bits) |
 //! ```
 //!
-//! Chunks are pieces of targets' namespaces. A group is 2^N of them, over which stripes go in turn, beginning with the
-//! first; groups follow one another. Our reading of what the specification leaves open: GB and KB are powers of two;
-//! with N = 0 there are no stripes, and a command is split only where a chunk ends.
+//! Chunks are pieces of targets' namespaces. A group is 2^N of them, over which stripes are distributed in turn,
+//! starting with the first; groups follow one another. Interpretation of points that the specification leaves open: GB
+//! and KB are powers of two; with N = 0 there are no stripes, and a command is split only where a chunk ends.
 
 /// A piece of a target's namespace: 2^C GB.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Chunk {
-    /// The connection that leads to its target.
+    /// Connection to its target.
     pub connection: u32,
-    /// The namespace, by the target's number.
+    /// Namespace, by the target's numbering.
     pub namespace: u16,
-    /// Its first block there.
+    /// First block of the chunk in that namespace.
     pub first_block: u64,
 }
 
-/// Sizes, as powers of two.
+/// Sizes, as base-2 logarithms.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Geometry {
     /// C: a chunk has 2^C GB.
@@ -31,55 +31,55 @@ pub struct Geometry {
     pub stripe: u32,
     /// N: a striping group has 2^N chunks.
     pub group: u32,
-    /// A block has 2^this bytes.
+    /// Base-2 logarithm of the block size in bytes.
     pub block: u32,
 }
 
-/// Where everything lies.
+/// Layout of a namespace over the chunks of targets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
     geometry: Geometry,
     chunks: Box<[Chunk]>,
 }
 
-/// What a target is asked for: a command of its own.
+/// A part of a command for one target: a separate command there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Part {
-    /// The connection that leads there.
+    /// Connection to the target.
     pub connection: u32,
-    /// The namespace there.
+    /// Namespace at the target.
     pub namespace: u16,
-    /// The first block there.
+    /// First block at the target.
     pub first_block: u64,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u32,
 }
 
-/// Why a layout makes no sense.
+/// Reason for which a layout is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LayoutError {
     /// A size out of its range: blocks of 512 to 4096 bytes, chunks up to 2^20 GB, groups up to 2^16 chunks, stripes up
     /// to a chunk.
     #[error("a size is out of its range")]
     Geometry,
-    /// Chunks do not fill groups, or there are none.
+    /// The chunks do not fill groups, or there are none.
     #[error("{0} chunks do not fill groups")]
     Chunks(usize),
-    /// A chunk ends beyond what a block address can say.
+    /// A chunk ends beyond the largest block address.
     #[error("a chunk ends beyond the largest block address")]
     TooFar,
 }
 
-/// Why blocks cannot be asked for.
+/// Reason for which block addresses are invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TranslateError {
-    /// A command of no blocks.
+    /// The command has no blocks.
     #[error("no blocks")]
     Empty,
-    /// Beyond the last.
+    /// Blocks beyond the last block of the namespace.
     #[error("blocks beyond the last")]
     OutOfRange,
-    /// More than two targets' commands.
+    /// The command needs more than two target commands.
     #[error("more than two stripes in one command")]
     TooManyStripes,
 }
@@ -87,13 +87,13 @@ pub enum TranslateError {
 const GB_LOG2: u32 = 30;
 const STRIPE_LOG2: u32 = 18;
 const BLOCK_LOG2: core::ops::RangeInclusive<u32> = 9..=12;
-/// A petabyte; with [`GROUP_MAX`] and [`GB_LOG2`] no shift leaves 64 bits.
+/// Maximum of [`Geometry::chunk`]: a petabyte; with [`GROUP_MAX`] and [`GB_LOG2`] no shift exceeds 64 bits.
 const CHUNK_MAX: u32 = 20;
-/// As many as a table of tags has places.
+/// Maximum of [`Geometry::group`]: as many chunks as a tag table has entries.
 const GROUP_MAX: u32 = 16;
 
 impl Layout {
-    /// A layout.
+    /// Creates a layout.
     ///
     /// # Errors
     /// [`LayoutError`].
@@ -115,22 +115,22 @@ impl Layout {
         Ok(Self { geometry, chunks: chunks.into() })
     }
 
-    /// The sizes.
+    /// Returns the sizes.
     pub const fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// Blocks of the namespace.
+    /// Returns the number of blocks of the namespace.
     pub fn blocks(&self) -> u64 {
         (self.chunks.len() as u64) << self.chunk_log2()
     }
 
-    /// Connections: one more than the largest that a chunk names.
+    /// Returns the number of connections: one more than the largest index in a chunk.
     pub fn connections(&self) -> u32 {
         self.chunks.iter().map(|chunk| chunk.connection + 1).max().unwrap_or(0)
     }
 
-    /// Where `blocks` from `first` on lie.
+    /// Translates `blocks` from `first` on into one or two parts.
     ///
     /// # Errors
     /// [`TranslateError`].
@@ -150,7 +150,7 @@ impl Layout {
         if one.blocks + two.blocks < blocks { Err(TranslateError::TooManyStripes) } else { Ok((one, Some(two))) }
     }
 
-    /// Of `blocks` from `first` on, those that lie together.
+    /// Returns the part that contains the contiguous blocks at the start of `blocks` from `first` on.
     fn part(&self, first: u64, blocks: u32) -> Part {
         let Geometry { group, stripe, block, .. } = self.geometry;
         // Without striping, a chunk is one stripe.
@@ -168,7 +168,7 @@ impl Layout {
         }
     }
 
-    /// Blocks of a chunk, as a power of two.
+    /// Returns the base-2 logarithm of the number of blocks of a chunk.
     const fn chunk_log2(&self) -> u32 {
         self.geometry.chunk + GB_LOG2 - self.geometry.block
     }

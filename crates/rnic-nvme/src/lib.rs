@@ -22,30 +22,31 @@
 //! ```
 //!
 //! Paper and specification disagree about Reads. The paper's table has "Read: Pull; Write: Push and Pull"; in the
-//! specification a Read is a Push there and a Push back. An initiator chooses ([`Reads`]); a target answers either as
-//! it is asked. Two Pushes are the default: a Pull holds resources at the initiator, and a transaction of the target's,
-//! for as long as the device takes. Writes are the same in both: pushed request, data pulled by the target.
+//! specification a Read is a Push for the request and a Push for the response. An initiator selects one ([`Reads`]); a
+//! target supports both. Two Pushes are the default: a Pull holds resources at the initiator, and a transaction of the
+//! target's, for as long as the device takes. Writes are the same in both: pushed request, data pulled by the target.
 //!
 //! Choices where the sources are silent:
 //!
-//! - The units of a command are cut from the first block of each of its parts ([`layout`]), so none crosses a stripe's
-//!   edge; the last of a part may be short. In a split command's packets first block and number of blocks are the
-//!   part's, number and count of units the whole command's; from these a target knows which blocks are meant.
-//! - Both ends agree on how many units are under way on a connection. An initiator stays below; a target refuses what
-//!   is above. It must not say "not ready" instead: requests that come again and again would fill the window that
-//!   Write Data needs.
-//! - A request that makes no sense is completed in error (CIE, F-8), with the number of a [`PeerError`]. What a
-//!   namespace or device cannot do is an NVMe status in an ordinary answer ([`status`]). A Pull cannot be refused: its
-//!   answer says that the data is invalid, a Read's that a field is.
-//! - The data of a Write is on the medium before the device is asked to write it: when the device says that it is
-//!   written decides when the command is complete, and not when others see it.
-//! - A unit ends at the target when its answer is handed to the transaction layer, at the initiator when that arrives:
-//!   a tag is free at the target before the initiator can use its own anew.
-//! - An answer that was sent as often as it may is given anew, once the initiator has taken the Resync in its place: a
-//!   Resync names no unit. An initiator counts an answer or a Pull for a unit that has ended as late, and refuses
-//!   nothing: the target may not have heard. A unit whose *request* was sent as often as it may has failed.
+//! - The units of a command are divided from the first block of each of its parts ([`layout`]), so none crosses a
+//!   stripe's edge; the last of a part may be short. In a split command's packets first block and number of blocks are
+//!   the part's, number and count of units the complete command's; from these a target computes the blocks of a unit.
+//! - Both ends agree on the maximum number of units in flight on a connection. An initiator does not exceed it; a
+//!   target refuses units beyond it. It must not report "not ready" instead: repeatedly retransmitted requests would
+//!   fill the window that Write Data needs.
+//! - An invalid request is completed in error (CIE, F-8), with the number of a [`PeerError`]. An operation that a
+//!   namespace or device cannot perform results in an NVMe status in an ordinary response ([`status`]). A Pull cannot
+//!   be refused: its response indicates that the data is invalid, a Read's that a field is invalid.
+//! - The data of a Write is stored on the medium before the device is requested to write it: the device's completion
+//!   time determines when the command is complete, and not when other readers see the data.
+//! - A unit ends at the target when its response is submitted to the transaction layer, at the initiator when that
+//!   response arrives: a tag is free at the target before the initiator can reuse its own.
+//! - A response that has reached its maximum number of transmissions is submitted again, once the initiator has
+//!   accepted the Resync that replaces it, because a Resync names no unit. An initiator counts a response or a Pull for
+//!   a unit that has ended as late, and refuses nothing, because the target may not know that the unit has ended. A
+//!   unit whose *request* has reached its maximum number of transmissions has failed.
 //!
-//! Whoever drives an end keeps the bytes, and is told where they belong ([`HostMemory`], [`Media`]).
+//! The driver of an end keeps the bytes, and is informed of their locations ([`HostMemory`], [`Media`]).
 
 pub mod device;
 pub mod drive;
@@ -67,7 +68,7 @@ pub use peer::{PeerError, PeerErrors, status};
 pub use target::{Target, TargetConfig};
 pub use unit::{UNIT, UNITS_MAX, answer_of_none};
 
-/// Which way blocks go.
+/// Direction in which blocks are moved.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Direction {
     /// From the device.
@@ -76,80 +77,80 @@ pub enum Direction {
     Write,
 }
 
-/// Bytes of a command, at its initiator.
+/// Range of bytes of a command, at its initiator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Span {
-    /// What came with the command.
+    /// Cookie of the command.
     pub cookie: u64,
-    /// Bytes from the command's first.
+    /// Offset from the command's first byte, in bytes.
     pub offset: u32,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u32,
 }
 
-/// Blocks of a target's device.
+/// Range of blocks of a target's device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Extent {
-    /// The first.
+    /// First block.
     pub first_block: u64,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u32,
 }
 
-/// Memory or a medium that cannot be read or written there.
+/// Error of memory or a medium that cannot be read or written at a location.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault;
 
-/// The transaction that takes a unit's data to the initiator.
+/// The transaction that moves a unit's data to the initiator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Moved {
-    /// In a Push of ours with this number.
+    /// In a local Push with this RSN.
     Push(Rsn),
-    /// In our answer to the peer's Pull with this number.
+    /// In the local response to the peer's Pull with this RSN.
     Answer(Rsn),
 }
 
 /// Memory of an initiator.
 pub trait HostMemory {
-    /// Puts the payload of the packet at hand there.
+    /// Stores the payload of the current packet at `to`.
     ///
     /// # Errors
     /// When it cannot be written: the command fails.
     fn place(&mut self, connection: usize, to: Span) -> Result<(), Fault>;
 
-    /// Says that the data that answers the peer's Pull `rsn` comes from there. It may leave more than once, even when
-    /// the command is complete: whoever sends keeps it until its packet is acknowledged.
+    /// Sets `from` as the source of the data that answers the peer's Pull `rsn`. The data may be sent more than once,
+    /// even after the command has completed: the sending driver keeps it until its packet is acknowledged.
     ///
     /// # Errors
-    /// When it cannot be read: the answer says so, and the command fails.
+    /// When it cannot be read: the response reports it, and the command fails.
     fn gather(&mut self, connection: usize, rsn: Rsn, from: Span) -> Result<(), Fault>;
 }
 
 /// Medium of a target.
 pub trait Media {
-    /// Says that the payload of `moved`, which has been handed to the transaction layer, comes from there.
+    /// Sets `from` as the source of the payload of `moved`, which was submitted to the transaction layer.
     fn read(&mut self, moved: Moved, from: Extent);
 
-    /// Puts the payload of the packet at hand there: before the device is asked to write it.
+    /// Stores the payload of the current packet at `to`, before the device is requested to write it.
     ///
     /// # Errors
     /// When it cannot be written: the unit ends with [`status::WRITE_FAULT`].
     fn write(&mut self, to: Extent) -> Result<(), Fault>;
 }
 
-/// An end of a connection together with where its bytes lie, put together for the time of a call: an
+/// An end of a connection together with its memory, combined for the duration of a call: an
 /// [`rnic_falcon::transaction::UpperLayer`].
 #[derive(Debug)]
 pub struct Attached<'a, E, M> {
     /// An [`Initiator`] or a [`Target`].
     pub end: &'a mut E,
-    /// The initiator's connection; unused by a target.
+    /// Index of the initiator's connection; unused by a target.
     pub connection: usize,
-    /// The bytes.
+    /// Memory or medium with the data.
     pub memory: &'a mut M,
 }
 
-/// Counts a wait, unless that has been done since what waits came to the front.
+/// Counts a wait, unless it was counted since the waiting item reached the front of its queue.
 fn count_once(counted: &mut bool, waits: &mut u64) {
     *waits += u64::from(!core::mem::replace(counted, true));
 }

@@ -1,23 +1,23 @@
-//! What a peer does wrong, and what a device says.
+//! Errors of a peer, and status codes of a device.
 
 /// Status fields of completions (NVM Express Base Specification, status codes: type 0, generic).
 pub mod status {
-    /// Done.
+    /// Successful completion.
     pub const SUCCESS: u16 = 0x00;
-    /// A request that makes no sense; said where a Pull cannot be refused.
+    /// Invalid request; reported when a Pull cannot be refused.
     pub const INVALID_FIELD: u16 = 0x02;
-    /// The data of a Write did not come, or is bad.
+    /// The data of a Write did not arrive, or is invalid.
     pub const DATA_TRANSFER_ERROR: u16 = 0x04;
-    /// There is no such namespace here.
+    /// There is no such namespace at this target.
     pub const INVALID_NAMESPACE: u16 = 0x0b;
-    /// Blocks beyond the namespace's last.
+    /// Blocks beyond the last block of the namespace.
     pub const OUT_OF_RANGE: u16 = 0x80;
-    /// The medium did not take the data (type 2, media).
+    /// The medium did not accept the data (type 2, media).
     pub const WRITE_FAULT: u16 = 0x280;
-    /// The medium cannot be read there: a file that backs it is shorter than the namespace (type 2, media).
+    /// The medium cannot be read at this location: a file that backs it is shorter than the namespace (type 2, media).
     pub const UNRECOVERED_READ: u16 = 0x281;
 
-    /// Returns the name of `status`, as the specification has it.
+    /// Returns the name of `status` in the specification.
     pub const fn name(status: u16) -> &'static str {
         match status {
             SUCCESS => "successful completion",
@@ -32,17 +32,18 @@ pub mod status {
     }
 }
 
-/// Why what the peer sent is refused. Its number goes with a refusal (CIE), so that the other side can name it.
+/// Reason for which a packet of the peer is refused. Its number is carried in a refusal (CIE), so that the peer can
+/// report it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, thiserror::Error)]
 #[repr(u8)]
 pub enum PeerError {
-    /// No NVMe headers.
+    /// The transaction has no NVMe headers.
     #[error("a transaction without NVMe headers")]
     NotNvme = 1,
-    /// A kind of packet that this end never gets, or that its tag's command never causes.
+    /// Packet of a type that this end never receives, or that does not belong to the command of its tag.
     #[error("a packet of a kind that was not expected")]
     Unexpected = 2,
-    /// No unit has that tag, or none on this connection: it never had, or is done with.
+    /// No unit has that tag, or none on this connection: it never existed, or is finished.
     #[error("a tag that names nothing")]
     UnknownTag = 3,
     /// The tag is known, but belongs to another unit, command or function.
@@ -51,28 +52,28 @@ pub enum PeerError {
     /// More or fewer bytes than the unit has.
     #[error("another length than the unit's")]
     WrongLength = 5,
-    /// More units under way than was agreed.
+    /// More units in flight than were agreed.
     #[error("more units than was agreed")]
     TooManyUnits = 6,
-    /// The tag of a unit that is still under way.
+    /// The tag belongs to a unit that is still in flight.
     #[error("a tag that is in use")]
     TagInUse = 7,
-    /// Number of blocks, number of units and the unit's own number contradict each other.
+    /// Number of blocks, number of units and the unit's own number are inconsistent.
     #[error("numbers of blocks and units contradict each other")]
     BadUnits = 8,
-    /// Data said to be written that was never fetched.
+    /// Data reported as written that was never fetched.
     #[error("a completion before its data was fetched")]
     Early = 9,
-    /// Data asked for twice.
+    /// Data requested twice.
     #[error("data asked for twice")]
     Repeated = 10,
-    /// The queue pair at the other end is none of NVMe's.
+    /// The queue pair at the other end does not support NVMe.
     #[error("the peer's queue pair does not speak NVMe")]
     NoNvme = 11,
 }
 
 impl PeerError {
-    /// All of them, by number.
+    /// All errors, by number.
     pub const ALL: [Self; 11] = [
         Self::NotNvme,
         Self::Unexpected,
@@ -87,18 +88,18 @@ impl PeerError {
         Self::NoNvme,
     ];
 
-    /// Its number.
+    /// Returns the number of the error.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The error with that number.
+    /// Returns the error with that number.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
 }
 
-/// How often each has happened.
+/// Number of occurrences of each error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PeerErrors([u64; PeerError::ALL.len()]);
 
@@ -107,12 +108,12 @@ impl PeerErrors {
         self.0[usize::from(error.code()) - 1] += 1;
     }
 
-    /// How often `error` has happened.
+    /// Returns the number of occurrences of `error`.
     pub fn of(&self, error: PeerError) -> u64 {
         self.0[usize::from(error.code()) - 1]
     }
 
-    /// All of them.
+    /// Returns the total number of errors.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }

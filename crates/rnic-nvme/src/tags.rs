@@ -1,18 +1,19 @@
-//! Tags of 24 bits: names of state, for the other side to say back.
+//! Tags of 24 bits: identifiers of state, returned by the peer.
 //!
-//! Source: OCP NVMe over Falcon Transport, Rev 0.9, section 8 (the fields). How they are chosen is nobody's but their
-//! owner's business: ours have the place in a table in their low bits and, above, how often the place was used. The
-//! place that was free longest is used next. So an old tag is found to be old, for as long as those bits go.
+//! Source: OCP NVMe over Falcon Transport, Rev 0.9, section 8 (the fields). Their values are chosen freely by their
+//! owner: here the low bits are the index of a table entry, and the bits above the number of earlier uses of the entry.
+//! The entry that was free for the longest time is used next. Therefore an old tag is recognized as old, until these
+//! bits wrap around.
 
 use std::collections::VecDeque;
 
-/// Bits of a tag.
+/// Number of bits of a tag.
 pub const TAG_BITS: u32 = 24;
 
-/// Places of a table, at most: leaves eight bits to tell an old tag from a new one.
+/// Maximum number of entries of a table: leaves eight bits to distinguish an old tag from a new one.
 pub const PLACES_MAX: u32 = 1 << 16;
 
-/// State by tag.
+/// Table of state by tag.
 #[derive(Debug)]
 pub struct Tags<T> {
     places: Box<[Place<T>]>,
@@ -22,13 +23,13 @@ pub struct Tags<T> {
 
 #[derive(Debug)]
 struct Place<T> {
-    /// How often it was used before, all in all; a tag has the low bits.
+    /// Total number of earlier uses of the entry; a tag contains the low bits.
     uses: u64,
     value: Option<T>,
 }
 
 impl<T> Tags<T> {
-    /// A table of so many places.
+    /// Creates a table with this number of entries.
     ///
     /// # Panics
     /// When there are none, or more than [`PLACES_MAX`].
@@ -41,22 +42,22 @@ impl<T> Tags<T> {
         }
     }
 
-    /// Places in use.
+    /// Returns the number of entries in use.
     pub fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    /// Whether no place is in use.
+    /// Returns whether no entry is in use.
     pub fn is_empty(&self) -> bool {
         self.free.len() == self.places.len()
     }
 
-    /// Whether every place is in use.
+    /// Returns whether every entry is in use.
     pub fn is_full(&self) -> bool {
         self.free.is_empty()
     }
 
-    /// Names `value`; none when every place is in use.
+    /// Stores `value` and returns its tag; `None` when every entry is in use.
     pub fn insert(&mut self, value: T) -> Option<u32> {
         let place = self.free.pop_front()?;
         let uses = {
@@ -67,20 +68,20 @@ impl<T> Tags<T> {
         Some(self.name(uses, place as usize))
     }
 
-    /// The state with that name.
+    /// Returns the state with this tag.
     #[inline]
     pub fn get(&self, tag: u32) -> Option<&T> {
         self.places[self.place(tag)?].value.as_ref()
     }
 
-    /// The state with that name.
+    /// Returns mutable access to the state with this tag.
     #[inline]
     pub fn get_mut(&mut self, tag: u32) -> Option<&mut T> {
         let place = self.place(tag)?;
         self.places[place].value.as_mut()
     }
 
-    /// Takes the state with that name; the name is free then.
+    /// Removes and returns the state with this tag; the entry is free then.
     pub fn remove(&mut self, tag: u32) -> Option<T> {
         let index = self.place(tag)?;
         let place = &mut self.places[index];
@@ -90,8 +91,8 @@ impl<T> Tags<T> {
         Some(value)
     }
 
-    /// The lowest name, by place, of state that `wanted` holds for, among places behind that of `after`. Who goes on
-    /// from what was found last looks at each place once.
+    /// Returns the tag of the first entry, by index, whose state satisfies `wanted`, among the entries behind that of
+    /// `after`. A search continued from the last result checks each entry once.
     pub fn find(&self, after: Option<u32>, wanted: impl Fn(&T) -> bool) -> Option<u32> {
         let first = after.map_or(0, |tag| self.index(tag) + 1);
         let found = |place: &Place<T>| place.value.as_ref().is_some_and(&wanted);
@@ -99,32 +100,32 @@ impl<T> Tags<T> {
         Some(self.name(self.places[index].uses, index))
     }
 
-    /// Whether `tag` names nothing, but once did.
+    /// Returns whether `tag` is not in use, but was before.
     pub fn is_old(&self, tag: u32) -> bool {
         let index = self.index(tag);
         let Some(place) = self.places.get(index).filter(|_| tag >> TAG_BITS == 0) else { return false };
-        // The use of that name before the present one, or before the next when the place is free.
+        // Distance back to the use with that tag: from the current use, or from the next one when the entry is free.
         let back = place.uses.wrapping_sub(u64::from(tag >> self.place_bits)) & self.uses_mask();
         let back = if back > 0 { back } else { self.uses_mask() + 1 };
         back <= place.uses && self.place(tag).is_none()
     }
 
-    /// The name of a place that was used so often before.
+    /// Returns the tag of entry `index` after `uses` earlier uses.
     fn name(&self, uses: u64, index: usize) -> u32 {
         ((uses & self.uses_mask()) as u32) << self.place_bits | index as u32
     }
 
-    /// The bits of [`Place::uses`] that a name has.
+    /// Returns the mask of the bits of [`Place::uses`] that a tag contains.
     const fn uses_mask(&self) -> u64 {
         (1 << (TAG_BITS - self.place_bits)) - 1
     }
 
-    /// Which place `tag` says.
+    /// Returns the index in `tag`.
     const fn index(&self, tag: u32) -> usize {
         (tag & ((1 << self.place_bits) - 1)) as usize
     }
 
-    /// The place of `tag`, if it is in use under that name.
+    /// Returns the index of the entry of `tag`, if it is in use with that tag.
     fn place(&self, tag: u32) -> Option<usize> {
         let index = self.index(tag);
         let place = self.places.get(index)?;

@@ -1,4 +1,4 @@
-//! The target, on one connection: requests in, data fetched, the device asked, answers out.
+//! The target, on one connection: accepts requests, fetches data, submits requests to the device, and sends responses.
 //!
 //! Source: OCP NVMe over Falcon Transport, Rev 0.9, sections 6 and 7; choices in the crate's head.
 //!
@@ -7,16 +7,17 @@
 //!   Write   request -> Write Data Request -> data here -> device -> Write Completion
 //! ```
 //!
-//! Units wait in two queues: for the transaction layer (`outbox`), and to be handed to the device by whoever drives
-//! this end ([`Target::take_io`]). Neither is ever longer than there may be units, so neither refuses.
+//! Units wait in two queues: for the transaction layer (`outbox`), and to be passed to the device by the driver of this
+//! end ([`Target::take_io`]). Neither is ever longer than the maximum number of units, so neither rejects a unit.
 //!
-//! A Read that is a Pull ends when its answer is handed to the transaction layer, which repeats it by itself.
+//! A Read mapped to a Pull ends when its response is submitted to the transaction layer, which retransmits it
+//! independently.
 //!
-//! An answered unit stays until its answer's transaction has ended. One that was sent as often as it may ends with a
-//! Resync, which tells the initiator a number and no unit: the answer is given anew then, in a transaction of its own.
-//! As many answers as units were agreed are on their way at most; the rest waits for those. An answer that is given
-//! anew goes before all that waits, so that none of those takes its place: units that are not open any more are never
-//! more than were agreed, and where one may be opened there is a place for it.
+//! An answered unit is kept until its response's transaction has ended. A response that has reached its maximum number
+//! of transmissions ends with a Resync, which gives the initiator a number but no unit: the response is then submitted
+//! again, in a transaction of its own. The number of responses in flight is limited to the agreed number of units; the
+//! others wait. A response submitted again precedes all waiting ones, so that none of those takes its slot: the number
+//! of units no longer open never exceeds the agreed number, and whenever a unit may be opened there is a slot for it.
 
 use core::mem;
 use std::collections::VecDeque;
@@ -34,57 +35,57 @@ use crate::peer::{PeerError, PeerErrors, status};
 use crate::tags::{PLACES_MAX, Tags};
 use crate::{Attached, Direction, Extent, Media, Moved, count_once, unit};
 
-/// What a target offers on a connection.
+/// Parameters of a target on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TargetConfig {
-    /// Its name towards the device, when targets share one ([`Io::owner`]).
+    /// Owner number of the target at the device, when targets share one ([`Io::owner`]).
     pub owner: u32,
-    /// The namespace.
+    /// Number of the namespace.
     pub namespace: u16,
-    /// Blocks of the namespace: from the device's first on.
+    /// Number of blocks of the namespace, starting at the device's first.
     pub blocks: u64,
-    /// A block has 2^this bytes.
+    /// Base-2 logarithm of the block size in bytes.
     pub block_log2: u32,
-    /// Units under way, at most: agreed with the initiator.
+    /// Maximum number of units in flight: agreed with the initiator.
     pub units: u32,
 }
 
-/// What has been counted, and why it waited.
+/// Counters of units, and of their waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TargetStats {
-    /// Units taken.
+    /// Units accepted.
     pub units: u64,
     /// Units that the device served.
     pub served: u64,
-    /// Units that came to the front and waited because the transaction layer had no room.
+    /// Units that reached the front of their queue and waited because the transaction layer had no resources.
     pub waited_for_room: u64,
-    /// Answers that the initiator refused, or that never got there: of these, some are in `answered_anew` too.
+    /// Responses that the initiator refused, or that never arrived: some of these are counted in `answered_anew` too.
     pub undelivered: u64,
-    /// Answers given once more, for the one before was sent as often as it may.
+    /// Responses submitted again, because the previous one reached its maximum number of transmissions.
     pub answered_anew: u64,
-    /// Answers that came to the front and waited because as many as units were agreed were on their way.
+    /// Responses that reached the front of their queue and waited because the agreed number was in flight.
     pub waited_for_answers: u64,
-    /// Units whose data the initiator no longer has: it has given them up.
+    /// Units whose data the initiator no longer has, because it has given them up.
     pub given_up: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// In the outbox: data is to be asked for.
+    /// In the outbox: its data is to be requested.
     Asks,
-    /// Its data is under way.
+    /// Its data is in flight.
     Fetches,
-    /// Its data has come: on the medium, or to be answered with that.
+    /// Its data has arrived: it is on the medium, or the unit is to be answered with this status.
     Fetched(u16),
-    /// To be handed to the device, or there.
+    /// Waits to be passed to the device, or is being served by it.
     Device,
-    /// In the outbox: to be answered with that, for the first time or anew.
+    /// In the outbox: to be answered with this status, for the first time or again.
     Answers(u16),
-    /// Its answer is under way, with that.
+    /// Its response with this status is in flight.
     Answered(u16),
 }
 
-/// Which waits have been counted, each of what is in front of its queue.
+/// Waits already counted, each for the item at the front of its queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Counted {
     room: bool,
@@ -97,9 +98,9 @@ struct Unit {
     base: Base,
     extent: Extent,
     state: State,
-    /// Of a Read that is a Pull: its number.
+    /// RSN of a Read mapped to a Pull.
     pull: Option<Rsn>,
-    /// It counts among those that were agreed: it was never answered.
+    /// True until the first response: the unit counts towards the agreed number.
     is_open: bool,
 }
 
@@ -107,31 +108,31 @@ struct Unit {
 #[derive(Debug)]
 pub struct Target {
     config: TargetConfig,
-    /// Those that are open, and as many that were answered: on their way, or to be answered anew.
+    /// Open units, and up to as many answered ones: with a response in flight, or to be answered again.
     units: Tags<Unit>,
-    /// Tags of the initiator whose units are open, in order.
+    /// Tags of the initiator whose units are open, sorted.
     in_use: Vec<u32>,
-    /// Answers on their way.
+    /// Number of responses in flight.
     answered: u32,
     outbox: VecDeque<u32>,
-    /// Units to be handed to the device.
+    /// Units to be passed to the device.
     ios: VecDeque<u32>,
-    /// Pulls that make no sense, to be answered without data.
+    /// Invalid Pulls, to be answered without data.
     strays: VecDeque<(Rsn, Answer)>,
     counted: Counted,
     stats: TargetStats,
     peer_errors: PeerErrors,
 }
 
-/// In a transaction's tag: it is a Pull, for the unit whose tag stands below.
+/// Bit in a transaction's tag that marks a Pull; the lower bits are the tag of its unit.
 const OF_PULL: u64 = 1 << 63;
 
 impl Target {
-    /// A target that has nothing to do.
+    /// Creates an idle target.
     ///
     /// # Panics
-    /// When there would be no unit, or more than half of what a table of tags has places; or blocks of other sizes than
-    /// 512 to 4096 bytes.
+    /// When there would be no unit, or more than half of the entries of a tag table; or blocks of other sizes than 512
+    /// to 4096 bytes.
     pub fn new(config: TargetConfig) -> Self {
         assert!((9..=12).contains(&config.block_log2), "blocks of 2^{} bytes", config.block_log2);
         assert!(config.units <= PLACES_MAX / 2, "{} units, and as many answers", config.units);
@@ -150,26 +151,26 @@ impl Target {
         }
     }
 
-    /// What has been counted.
+    /// Returns the counters.
     pub const fn stats(&self) -> &TargetStats {
         &self.stats
     }
 
-    /// What the initiator did wrong.
+    /// Returns the counts of the initiator's errors.
     pub const fn peer_errors(&self) -> &PeerErrors {
         &self.peer_errors
     }
 
-    /// Whether nothing is under way: no answer either.
+    /// Returns whether nothing is in flight, including responses.
     pub fn is_idle(&self) -> bool {
         self.units.is_empty() && self.strays.is_empty()
     }
 
-    /// Hands the transaction layer what it can take.
+    /// Submits to the transaction layer as much as it accepts.
     ///
     /// # Errors
     /// When the transaction layer's settings do not fit ([`tl::SubmitError::TooLong`]), or the connection is dead:
-    /// nothing is under way then, as after [`Self::lost`].
+    /// nothing is in flight then, as after [`Self::lost`].
     pub fn advance(
         &mut self,
         transactions: &mut Transactions,
@@ -215,34 +216,37 @@ impl Target {
         Some(Io { owner: self.config.owner, tag, direction: unit.direction, extent: unit.extent })
     }
 
-    /// Returns whether there is something to hand to the transaction layer.
+    /// Returns whether anything is to be submitted to the transaction layer.
     pub fn has_to_send(&self) -> bool {
         !self.outbox.is_empty() || !self.strays.is_empty()
     }
 
-    /// Returns whether a transaction of its own, and whether an answer, waits for resources of the transaction layer.
+    /// Returns whether a local transaction waits for resources of the transaction layer, and whether a response to a
+    /// Pull does.
     pub fn waits(&self) -> (bool, bool) {
         let front = self.outbox.front().filter(|_| self.counted.room);
         let answers = front.is_some_and(|tag| self.unit(*tag).pull.is_some());
         (front.is_some() && !answers, answers || !self.strays.is_empty())
     }
 
-    /// Returns the blocks whose data the Push with the tag `transaction` takes to the initiator; none when it is over.
+    /// Returns the blocks whose data the Push with the tag `transaction` moves to the initiator; `None` when it has
+    /// ended.
     pub fn extent_of(&self, transaction: u64) -> Option<Extent> {
         let unit = self.units.get(u32::try_from(transaction).ok()?)?;
         matches!(unit.state, State::Answered(status::SUCCESS)).then_some(unit.extent)
     }
 
-    /// The device has served `io`, which is ours. [`Self::advance`] is due.
+    /// Handles the completion by the device of `io`, which belongs to this target. [`Self::advance`] is to be called
+    /// afterwards.
     pub fn served(&mut self, io: &Io) {
-        // The connection may have been lost meanwhile.
+        // The connection may have been lost in the meantime.
         let Some(unit) = self.units.get_mut(io.tag).filter(|unit| unit.state == State::Device) else { return };
         unit.state = State::Answers(status::SUCCESS);
         self.stats.served += 1;
         self.outbox.push_back(io.tag);
     }
 
-    /// The connection is lost: forgets all that is under way. What the device still does is nobody's.
+    /// Handles the loss of the connection: removes all state in flight. Requests still at the device are then ignored.
     pub fn lost(&mut self) {
         let mut last = None;
         while let Some(tag) = self.units.find(last, |_| true) {
@@ -257,12 +261,12 @@ impl Target {
         self.counted = Counted::default();
     }
 
-    /// A unit that waits in a queue.
+    /// Returns a unit that waits in a queue.
     fn unit(&self, tag: u32) -> &Unit {
         self.units.get(tag).expect("what waits is there")
     }
 
-    /// Sends what the unit has to say; with its first answer, its tag is the initiator's again.
+    /// Submits the next message of the unit; after its first response, the initiator may use the tag again.
     fn send(
         &mut self,
         tag: u32,
@@ -304,7 +308,7 @@ impl Target {
         Ok(())
     }
 
-    /// Answers a Read that is a Pull, with `status`: the unit ends.
+    /// Responds with `status` to a Read mapped to a Pull, which ends the unit.
     fn answer_pull(
         &mut self,
         tag: u32,
@@ -320,7 +324,7 @@ impl Target {
         let answer = unit::read_answer(unit.base, status, moved);
         match transactions.answer(resources, rsn, &answer) {
             Err(AnswerError::Paused) => return Err(tl::SubmitError::Paused),
-            // The initiator has given it up. Its length was compared when it came.
+            // The initiator has given it up. Its length was checked on arrival.
             Err(AnswerError::Unknown | AnswerError::TooLong { .. }) => self.stats.given_up += 1,
             Ok(()) if moved > 0 => media.read(Moved::Answer(rsn), unit.extent),
             Ok(()) => {}
@@ -330,13 +334,13 @@ impl Target {
         Ok(())
     }
 
-    /// The initiator may use the tag `theirs` again.
+    /// Frees the tag `theirs`, which the initiator may use again.
     fn close(&mut self, theirs: u32) {
         let place = self.in_use.binary_search(&theirs).expect("it was in use until now");
         self.in_use.remove(place);
     }
 
-    /// A request: takes the unit. A Read may be a Pull.
+    /// Processes a request and accepts its unit. A Read may be a Pull.
     fn request(&mut self, request: &Request, kind: Kind) -> Result<(), PeerError> {
         let Ulp::Nvme(Header { base, operation }) = request.ulp else { return Err(PeerError::NotNvme) };
         let (direction, command) = match operation {
@@ -366,7 +370,7 @@ impl Target {
         } else {
             last.is_none_or(|last| last >= self.config.blocks).then_some(status::OUT_OF_RANGE)
         };
-        // When the sum overflows, so does the answer: it is never used.
+        // When this sum overflows, the range check above has failed, and the extent is never used.
         let extent = Extent { first_block: command.slba.wrapping_add(u64::from(first)), blocks };
         let state = match (error, direction) {
             (Some(status), _) => State::Answers(status),
@@ -384,7 +388,8 @@ impl Target {
         Ok(())
     }
 
-    /// Which of the part's blocks the unit has: the first, and how many; none when numbers contradict each other.
+    /// Returns the first block of the unit within its part, and its number of blocks; `None` when the numbers are
+    /// inconsistent.
     fn blocks_of(&self, base: &Base, command: &nvme::Command) -> Option<(u32, u32)> {
         let blocks = u32::from(command.blocks) + 1;
         let per_unit = unit::blocks_of_unit(self.config.block_log2);
@@ -400,16 +405,16 @@ impl Target {
         Some((first, (blocks - first).min(per_unit)))
     }
 
-    /// The transaction of an answer has ended.
+    /// Handles the completion of a response's transaction.
     fn delivered(&mut self, tag: u32, code: CompletionCode) {
         self.stats.undelivered += u64::from(code != CompletionCode::Ack);
-        // The connection may have been lost meanwhile.
+        // The connection may have been lost in the meantime.
         let Some(unit) = self.units.get_mut(tag) else { return };
         let State::Answered(status) = unit.state else { return };
         self.answered -= 1;
-        // The initiator has taken the Resync in its place, so it is there again. After a timeout nobody knows whether
-        // it has seen the answer: it tells one that comes twice by its tag. Where the medium could not be read when
-        // the answer was to leave, it has not.
+        // The initiator has accepted the Resync that replaces the response, so it is reachable again. After a timeout
+        // it is unknown whether it has received the response: it recognizes a repeated one by its tag. When the medium
+        // could not be read as the response was to be sent, it has not received it.
         let anew = match code {
             CompletionCode::LocalTimeout => status,
             CompletionCode::LocalXlr => status::UNRECOVERED_READ,
@@ -418,16 +423,16 @@ impl Target {
                 return;
             }
         };
-        // A first answer in its place would close one unit more than there is room for.
+        // At the front, because a first response in its slot would close one unit more than there is space for.
         unit.state = State::Answers(anew);
         self.outbox.push_front(tag);
         (self.counted.room, self.counted.answers) = (false, false);
         self.stats.answered_anew += 1;
     }
 
-    /// The Pull of a unit's data has brought `data`.
+    /// Processes `data`, received for the Pull of a unit's data.
     fn fetched(&mut self, tag: u32, data: &PulledData, media: &mut impl Media) {
-        // The connection may have been lost meanwhile.
+        // The connection may have been lost in the meantime.
         let Some(unit) = self.units.get_mut(tag).filter(|unit| unit.state == State::Fetches) else { return };
         let bytes = unit.extent.blocks << self.config.block_log2;
         let status = match check(data, &unit.base, bytes) {
@@ -444,9 +449,9 @@ impl Target {
         unit.state = State::Fetched(status);
     }
 
-    /// The Pull of a unit's data has ended.
+    /// Handles the completion of the Pull of a unit's data.
     fn fetch_ended(&mut self, tag: u32) {
-        // The connection may have been lost meanwhile.
+        // The connection may have been lost in the meantime.
         let Some(unit) = self.units.get_mut(tag) else { return };
         let queue = match unit.state {
             State::Fetched(status::SUCCESS) => {
@@ -457,7 +462,7 @@ impl Target {
                 unit.state = State::Answers(status);
                 &mut self.outbox
             }
-            // It brought nothing.
+            // The Pull ended without data.
             State::Fetches => {
                 unit.state = State::Answers(status::DATA_TRANSFER_ERROR);
                 &mut self.outbox
@@ -468,16 +473,16 @@ impl Target {
     }
 }
 
-/// Why a Pull did not bring a unit's data.
+/// Reason for which a Pull did not return a unit's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Without {
-    /// The initiator says itself that the data is not valid: it has given the unit up.
+    /// The initiator itself marks the data as invalid: it has given the unit up.
     ItsWord,
-    /// It brought what the peer may not send.
+    /// The response is not one that the peer may send.
     Sense(PeerError),
 }
 
-/// Whether that is the data of that unit.
+/// Checks that `data` is that of the unit.
 fn check(data: &PulledData, asked: &Base, bytes: u32) -> Result<(), Without> {
     let Ulp::Nvme(Header { base, operation }) = data.ulp else { return Err(Without::Sense(PeerError::NotNvme)) };
     if operation != Operation::WriteData {
@@ -503,7 +508,7 @@ impl<M: Media> UpperLayer for Attached<'_, Target, M> {
         }
     }
 
-    /// Always taken, see [`crate::Initiator`]'s.
+    /// Always accepts the Pull, for the reason given at [`crate::Initiator`]'s implementation.
     fn pull(&mut self, _: Time, request: &Request) -> PullReply {
         if let Err(error) = self.end.request(request, Kind::Pull) {
             self.end.peer_errors.count(error);
@@ -518,7 +523,7 @@ impl<M: Media> UpperLayer for Attached<'_, Target, M> {
         PullReply::Later
     }
 
-    /// Not asked for: units are handed in with theirs.
+    /// Never called, because units are submitted with their headers.
     fn headers(&self, _: u64) -> Ulp {
         Ulp::None
     }

@@ -1,7 +1,7 @@
-//! What both ends must compute alike: units, and what their packets say.
+//! Computations that both ends must perform identically: units, and the contents of their packets.
 //!
-//! Source: OCP NVMe over Falcon Transport, Rev 0.9, sections 6 and 8. Which units a part of a split command has is our
-//! choice, see the crate's head.
+//! Source: OCP NVMe over Falcon Transport, Rev 0.9, sections 6 and 8. The assignment of units to the parts of a split
+//! command is the project's choice, see the crate's head.
 
 use rnic_falcon::transaction::{Answer, Kind, Request, Submission};
 use rnic_wire::falcon::Ulp;
@@ -9,26 +9,26 @@ use rnic_wire::falcon::nvme::{Base, Header, Operation};
 
 use crate::peer::status;
 
-/// Bytes of a unit, at most.
+/// Maximum size of a unit in bytes.
 pub const UNIT: u32 = 4096;
 
-/// Units of a command, at most: their number less one has 8 bits.
+/// Maximum number of units of a command: their number less one has 8 bits.
 pub const UNITS_MAX: u32 = 256;
 
-/// Blocks of a unit, at most.
+/// Returns the maximum number of blocks of a unit.
 pub(crate) const fn blocks_of_unit(block_log2: u32) -> u32 {
     UNIT >> block_log2
 }
 
-/// Units of so many blocks.
+/// Returns the number of units for this number of blocks.
 pub(crate) const fn units_of(blocks: u32, block_log2: u32) -> u32 {
     blocks.div_ceil(blocks_of_unit(block_log2))
 }
 
-/// A transaction with those headers; `moved` is the payload that it moves, either way.
+/// Returns a transaction with these headers; `moved` is the payload that it moves, in either direction.
 pub(crate) const fn submission(kind: Kind, base: Base, operation: Operation, moved: u32, tag: u64) -> Submission {
     let ulp = Ulp::Nvme(Header { base, operation });
-    // What a Pull asks for has the headers of the answer, not its own.
+    // The length of a Pull includes the headers of its response, not its own.
     let (length, payload_len) = match kind {
         Kind::Push => (ulp.request_len(moved), moved),
         Kind::Pull => (answer_to(base, operation).request_len(moved), 0),
@@ -36,7 +36,7 @@ pub(crate) const fn submission(kind: Kind, base: Base, operation: Operation, mov
     Submission { kind, length: length as u16, payload_len, ulp: Some(ulp), tag, continues: false }
 }
 
-/// The headers of what answers a Pull.
+/// Returns the headers of the response to a Pull.
 const fn answer_to(base: Base, operation: Operation) -> Ulp {
     match operation {
         Operation::ReadRequest { .. } => read_data(base, status::SUCCESS),
@@ -48,7 +48,7 @@ const fn read_data(base: Base, status: u16) -> Ulp {
     Ulp::Nvme(Header { base, operation: Operation::ReadResponse { status } })
 }
 
-/// What answers a Read that is a Pull; `payload_len` is 0 where it failed.
+/// Returns the response to a Read mapped to a Pull; `payload_len` is 0 when the Read failed.
 pub(crate) const fn read_answer(base: Base, status: u16, payload_len: u32) -> Answer {
     let ulp = read_data(base, status);
     Answer { payload_len, length: ulp.request_len(payload_len), ulp }
@@ -58,19 +58,19 @@ const fn write_data(base: Base) -> Ulp {
     Ulp::Nvme(Header { base, operation: Operation::WriteData })
 }
 
-/// The data of a Write's unit.
+/// Returns the response with the data of a Write's unit.
 pub(crate) const fn data(base: Base, payload_len: u32) -> Answer {
     let ulp = write_data(base);
     Answer { payload_len, length: ulp.request_len(payload_len), ulp }
 }
 
-/// What answers a Pull that makes no sense: headers that say so. They leave whatever was asked; what is counted is no
-/// more than that.
+/// Returns the response to an invalid Pull: headers that indicate it. The headers are sent whatever length was
+/// requested; the accounted length does not exceed the request.
 pub(crate) fn no_data(base: Base, asked: u16) -> Answer {
     without_data(write_data(Base { data_invalid: true, ..base }), asked)
 }
 
-/// What answers a Read that is a Pull and makes no sense: a status that says so.
+/// Returns the response to an invalid Read mapped to a Pull: a status that indicates it.
 pub(crate) fn no_read(base: Base, asked: u16) -> Answer {
     without_data(read_data(base, status::INVALID_FIELD), asked)
 }
@@ -79,8 +79,8 @@ fn without_data(ulp: Ulp, asked: u16) -> Answer {
     Answer { payload_len: 0, length: ulp.request_len(0).min(u32::from(asked)), ulp }
 }
 
-/// Returns what a queue pair that is none of NVMe's answers to the Pull `request` of a peer that takes it for one; none
-/// where the Pull is not NVMe's. A Push is completed in error with [`crate::PeerError::NoNvme`].
+/// Returns the response of a queue pair without NVMe support to the Pull `request` of a peer that assumes NVMe; `None`
+/// when the Pull is not NVMe's. A Push is completed in error with [`crate::PeerError::NoNvme`].
 pub fn answer_of_none(request: &Request) -> Option<Answer> {
     let Ulp::Nvme(Header { base, operation }) = request.ulp else { return None };
     let base = Base { data_invalid: true, ..base };
