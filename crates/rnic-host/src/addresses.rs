@@ -1,4 +1,4 @@
-//! The addresses that this machine can be reached at, in an order that does not change while they do not.
+//! The addresses at which this machine can be reached, in an order that is stable while the addresses do not change.
 
 use std::fs;
 use std::io;
@@ -11,19 +11,20 @@ use crate::sys::interfaces::interface_addresses;
 pub struct LocalAddress {
     /// The address.
     pub ip: IpAddr,
-    /// The interface that has it.
+    /// Name of the interface that has it.
     pub interface: String,
-    /// Largest IP packet that the interface takes.
+    /// Largest IP packet that the interface carries, in bytes (the interface MTU).
     pub mtu_bytes: u32,
-    /// The address is for this machine alone.
+    /// True when the address is reachable from this machine only (loopback).
     pub is_loopback: bool,
 }
 
-/// The addresses of all interfaces that are up: global IPv4 first, then global IPv6, then those of the loopback
-/// interface; each in numerical order. Link-local IPv6 addresses are left out: without their scope they say too little.
+/// Returns the addresses of all interfaces that are up: global IPv4 first, then global IPv6, then those of the loopback
+/// interface; each group in numerical order. Link-local IPv6 addresses are left out, because they are ambiguous without
+/// their scope.
 ///
 /// # Errors
-/// When the system does not tell.
+/// When the system does not report its interfaces.
 pub fn local_addresses() -> io::Result<Vec<LocalAddress>> {
     let mut found: Vec<LocalAddress> = interface_addresses()?
         .into_iter()
@@ -47,7 +48,7 @@ fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
-/// What the interface takes; Ethernet's when the system hides it.
+/// Returns the MTU of the interface, or Ethernet's when the system does not report it.
 fn interface_mtu(name: &str) -> u32 {
     let file = format!("/sys/class/net/{name}/mtu");
     fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(ETHERNET_MTU_BYTES)

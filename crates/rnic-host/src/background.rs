@@ -1,4 +1,5 @@
-//! Beside a program that does not know of us: threads, words on its standard error, its end.
+//! Helpers for running inside a program that does not know of this library: threads, messages on its standard error,
+//! and process exit.
 
 use std::io::{self, Write};
 use std::process;
@@ -7,30 +8,31 @@ use std::sync::{Mutex, MutexGuard, Once, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Starts a thread that takes no signals: the program's handlers shall run on its own threads.
+/// Starts a thread with all signals blocked, so that the program's signal handlers run on its own threads.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// When the system cannot create the thread.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let quiet = move || {
         let _ends = PanicEnds::begin();
         work();
     };
-    // A thread inherits what is blocked: one that did it itself could be interrupted before.
+    // A thread inherits the signal mask of its creator; a thread that blocked signals itself could be interrupted
+    // before it did so.
     let before = set_blocked(&all_signals());
     let started = thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(quiet);
     set_blocked(&before);
     started
 }
 
-/// A panic of the thread that has this ends the process, once it has said its message: what it left half done is used
-/// by threads that would not know, and whoever waits for what it was to do would wait for ever.
+/// Guard that makes a panic of its thread abort the process after the panic message has been printed: other threads
+/// would otherwise use the half-updated state, and threads that wait for this one would wait indefinitely.
 #[derive(Debug)]
 #[must_use = "a panic ends the process while this lives"]
 pub struct PanicEnds(());
 
 impl PanicEnds {
-    /// From here until it is dropped.
+    /// Returns a guard that is active until it is dropped.
     pub fn begin() -> Self {
         Self(())
     }
@@ -44,12 +46,12 @@ impl Drop for PanicEnds {
     }
 }
 
-/// As [`spawn`], for Falcon's adaptive engine (`fae_place = thread`), which the connections of a NIC share. It runs
-/// without, too (`rnic-engine` sees to that), but not as whoever asked for a thread believes: so standard error is
-/// told, once a process.
+/// Starts a thread as [`spawn`] does, for Falcon's adaptive engine (`fae_place = thread`), which the connections of a
+/// NIC share. The engine also runs without the thread (`rnic-engine` ensures that), but not as the user who configured
+/// a thread expects; so a refusal is reported on standard error, once per process.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// When the system cannot create the thread.
 pub(crate) fn start_adaptive(work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
     static TOLD: Once = Once::new();
     tell_refusal(spawn("rnic-fae", work), |text| {
@@ -57,14 +59,14 @@ pub(crate) fn start_adaptive(work: Box<dyn FnOnce() + Send>) -> io::Result<JoinH
     })
 }
 
-/// Tells the people who run the program, on standard error: with one call of the system, or two processes that have
-/// the same terminal would write into each other's lines. One that is closed is no reason to stop.
+/// Prints a message for the user on standard error, in one system call, because the lines of two processes that share a
+/// terminal would otherwise be mixed. A closed standard error is ignored.
 pub fn complain(text: impl std::fmt::Display) {
     let _ = io::stderr().write_all(format!("rnic: {text}\n").as_bytes());
 }
 
-/// The lock, for what is done when the process ends; none when it cannot be had: a thread may have been ended with it,
-/// so this does not wait for ever.
+/// Returns the lock for work at process exit, or `None` when it cannot be acquired: a thread may have been terminated
+/// while it held the lock, so this does not wait indefinitely.
 pub fn lock_at_exit<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     for _ in 0..EXIT_TRIES {
         match mutex.try_lock() {
@@ -76,10 +78,11 @@ pub fn lock_at_exit<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     None
 }
 
-/// Milliseconds that the end of a process waits for a lock.
+/// Time that process exit waits for a lock, in milliseconds (one try per millisecond).
 const EXIT_TRIES: u32 = 50;
 
-/// Passes on whether there is a thread for the adaptive engine, and tells `say` when there is none.
+/// Returns `started` unchanged; when the thread for the adaptive engine could not be created, reports that through
+/// `say`.
 fn tell_refusal<T>(started: io::Result<T>, say: impl FnOnce(&str)) -> io::Result<T> {
     started.inspect_err(|error| {
         say(&format!(
@@ -90,7 +93,7 @@ fn tell_refusal<T>(started: io::Result<T>, say: impl FnOnce(&str)) -> io::Result
 }
 
 fn all_signals() -> libc::sigset_t {
-    // SAFETY: a set of signals is plain bits, and all zeros is one, which the call fills.
+    // SAFETY: a signal set is plain data, all zeros is a valid value, and the call fills it.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
@@ -98,9 +101,9 @@ fn all_signals() -> libc::sigset_t {
     }
 }
 
-/// Blocks these signals, and no others, for the calling thread; answers what was blocked before.
+/// Blocks these signals, and no others, for the calling thread; returns the previous signal mask.
 fn set_blocked(signals: &libc::sigset_t) -> libc::sigset_t {
-    // SAFETY: a set of signals is plain bits; the call reads one and fills the other.
+    // SAFETY: a signal set is plain data; the call reads one and fills the other.
     unsafe {
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::pthread_sigmask(libc::SIG_SETMASK, ptr::from_ref(signals), &raw mut before);
@@ -108,7 +111,7 @@ fn set_blocked(signals: &libc::sigset_t) -> libc::sigset_t {
     }
 }
 
-/// They format text or compute windows, and nest nothing.
+/// Stack of these threads, in bytes: they format text or compute windows, and do not nest calls deeply.
 const STACK_BYTES: usize = 256 << 10;
 
 #[cfg(test)]

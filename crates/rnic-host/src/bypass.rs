@@ -1,28 +1,30 @@
-//! The same-host wire: NICs of one user on one machine exchange packets through memory instead of sockets.
+//! The same-host wire: NICs of one user on one machine exchange packets through shared memory instead of sockets.
 //!
-//! Each direction of each pair of NICs (and pair of addresses) has a ring of its own ([`ring`]). The sender makes it
-//! and offers it: a letter to the abstract unix socket that is named after the other NIC's UDP port, with the memory in
-//! it. Before that it asks who has that socket ([`asking`]). Until the other end has attached, and whenever it does
-//! not, packets take UDP. Nothing stands in the file system, and the kernel takes everything back from a process that
-//! is killed.
+//! Each direction of each pair of NICs (and pair of addresses) has its own ring ([`ring`]). The sender creates it and
+//! offers it with a message to the other NIC's control socket, an abstract Unix socket that is named after that NIC's
+//! UDP port; the message carries the memory's file descriptor. Before that it verifies which process owns that socket
+//! ([`asking`]). Until the remote end has attached, and whenever it does not attach, packets are sent over UDP. Nothing
+//! is stored in the file system, and the kernel reclaims everything from a process that is killed.
 //!
-//! Packets are those of the UDP wire without the ICRC, or Falcon's check value: memory does not flip bits. Impairment
-//! stands in front of it; what impairment has delayed or corrupted travels *sealed*, with its check value, which is
-//! looked at. So do Falcon's packets under a key.
+//! Packets are those of the UDP wire without the ICRC, or without Falcon's check value: memory does not flip bits.
+//! Impairment is applied before the ring; packets that impairment has delayed or corrupted travel *sealed*, with their
+//! check value, which the reader verifies. Falcon packets protected with a key are sealed too.
 //!
-//! Both ends are processes of one user: the kernel says so of each letter, and [`crate::user`] of which users it can
-//! say so. A ring is about two addresses of this machine, and comes from the owner of the letterbox that it names. A
-//! letter that does not fit is ignored; its sender goes on with UDP. Names can be taken by anybody, so there are a few
-//! of each: who finds all taken goes without.
+//! Both ends are processes of one user: the kernel reports the sender's user for each message on the control socket,
+//! and [`crate::user`] describes for which users it can do so. A ring is bound to two addresses of this machine, and
+//! comes from the owner of the control socket that it names. A message that does not fit is ignored; its sender goes on
+//! with UDP. Any process can bind these names, so there are a few of each; a NIC that finds all of them bound works
+//! without the bypass.
 //!
-//! A reader that wants to sleep says so in the ring, and is sent an empty letter when something comes; while it polls,
-//! no packet costs a call of the kernel. A reader that does not read is sent one now and then too: that is how a
-//! process that has died is found out, and its ring given up.
+//! A reader that is about to sleep sets a flag in the ring, and is sent an empty message when packets arrive; while it
+//! polls, no packet costs a system call. A reader that does not read is sent such a message now and then too: this
+//! detects a process that has died, and its ring is released.
 //!
-//! **Why copy twice** (into the ring, out of it) and not once, from the sender's memory, with `process_vm_readv`? Both
-//! copies run at once, on two processors, through a ring that stays in their caches; the one copy runs on one, behind a
-//! call of the kernel that looks up every page (12.7 GB/s at 64 KB in the verbs study). It would need the right to
-//! trace the other process, which many systems refuse, and would tie a buffer to a reader that may never come.
+//! **Reason for copying twice** (into the ring, out of it) and not once, from the sender's memory, with
+//! `process_vm_readv`: both copies run concurrently, on two processors, through a ring that stays in their caches; the
+//! single copy runs on one, behind a system call that looks up every page (12.7 GB/s at 64 KB in the verbs study). It
+//! would need permission to trace the other process, which many systems refuse, and would tie a buffer to a reader that
+//! may never read it.
 
 mod asking;
 mod letters;
@@ -54,97 +56,98 @@ use letters::{Nonce, Offer, Place, Ticket, Words};
 pub(crate) use ring::{Broken, Kind, Record};
 use ring::{Consumer, DATA_BYTES, Producer, State, Writer, record_bytes};
 
-/// The rings of a NIC.
+/// Shared-memory rings of a NIC.
 #[derive(Debug)]
 pub(crate) struct Bypass {
-    /// Where our letterbox is.
+    /// Address of the local control socket.
     place: Place,
     letterbox: UnixDatagram,
     questions: Questions,
     nonces: SecretStream,
-    /// Makes tickets.
+    /// Key from which tickets are computed.
     ticket_key: Zeroizing<[u8; KEY_BYTES]>,
-    /// Rings that we write.
+    /// Rings that this NIC writes.
     channels: Vec<Option<Channel>>,
-    /// Rings that we write, or tried to, by peer and port. Never iterated.
+    /// Rings that this NIC writes, or tried to set up, by peer and port. Never iterated.
     targets: HashMap<(PeerId, u16), Target>,
     /// The peer and port of each connected queue pair.
     joined: HashMap<Qpn, (PeerId, u16)>,
-    /// Connected queue pairs of each peer and port.
+    /// Number of connected queue pairs of each peer and port.
     ends: HashMap<(PeerId, u16), u32>,
-    /// Where the last packet went: most often where the next one goes.
+    /// Target and ring of the last packet, cached because the next packet most often has the same target.
     latest: Option<((PeerId, u16), usize)>,
-    /// Rings with packets that their readers do not know of.
+    /// Rings with packets that have not been published to their readers yet.
     unpublished: Vec<usize>,
-    /// Rings that we read.
+    /// Rings that this NIC reads.
     pub(crate) incoming: Vec<Incoming>,
     is_asleep: bool,
-    /// Turns since the letterbox was looked at.
+    /// Turns since the control socket was last checked.
     skipped: u32,
-    /// Turns in which a letter is likely to come.
+    /// Remaining turns in which a control message is likely to arrive.
     expectant: u32,
-    /// Of the rings that we read, whose writer is asked for next, and when.
+    /// Index of the next incoming ring whose writer is checked for liveness, and the time of that check.
     visit: (usize, Time),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Target {
     Channel(usize),
-    /// Nobody is there who reads; ask again then.
+    /// No process reads at this target; it is probed again at this time.
     Nobody(Time),
 }
 
-/// A ring that we write.
+/// A ring that this NIC writes.
 #[derive(Debug)]
 struct Channel {
     target: (PeerId, u16),
     producer: Producer,
-    /// Wakes the reader.
+    /// Socket to the reader's control socket, used to wake it.
     bell: UnixDatagram,
-    /// How far the reader was, and since when it has been there.
+    /// Read position of the reader at the last check, and the time of that check.
     read: (u64, Time),
     is_listed: bool,
-    /// Nobody has read for so long that packets are not kept for it.
+    /// Set while the reader has not read for so long that packets are dropped instead of waiting for space.
     is_stuck: bool,
 }
 
-/// A ring that we read.
+/// A ring that this NIC reads.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) consumer: Consumer,
-    /// Whom packets come from: an address of this machine, and the port that they would have left from.
+    /// Source of the packets: an address of this machine, and the port from which they would have been sent over UDP.
     pub(crate) source: SocketAddr,
-    /// Which address of ours they come to.
+    /// Local address to which the packets are sent.
     pub(crate) local: IpAddr,
-    /// The NIC that writes.
+    /// Control socket of the NIC that writes.
     writer: Place,
-    /// Nothing has been read yet: what was sent over UDP before must be taken in first.
+    /// True while nothing has been read from this ring: packets sent over UDP earlier must be processed first.
     pub(crate) is_fresh: bool,
 }
 
 impl Incoming {
-    /// Whether there is nothing to read and never will be: nobody has the letterbox of its writer.
+    /// Returns whether the ring is empty and will stay so because no process owns the control socket of its writer any
+    /// more.
     fn is_abandoned(&self) -> bool {
         let is_gone = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
         self.consumer.is_empty() && unix::connect_letterbox(&self.writer.socket_name()).is_err_and(is_gone)
     }
 }
 
-/// What became of a packet that was to take the wire.
+/// Result of sending a packet through the shared-memory wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Taken {
-    /// It is in the ring.
+    /// The packet is in the ring.
     Yes,
-    /// The ring is full: it may wait.
+    /// The ring is full; the packet may wait.
     Full,
-    /// The ring is full, and has been for too long: it is lost.
+    /// The ring has been full for too long; the packet is dropped.
     Lost,
-    /// There is no ring: it takes another way.
+    /// There is no ring; the packet must take another path.
     No,
 }
 
 impl NicStats {
-    /// Counts what became of a packet of `bytes`.
+    /// Counts the result of sending a packet of `bytes`.
     #[inline]
     pub(crate) fn count_bypass(&mut self, taken: Taken, bytes: usize) {
         match taken {
@@ -160,10 +163,11 @@ impl NicStats {
 }
 
 impl Bypass {
-    /// Opens the letterbox of the NIC that receives on `port`. What nobody may guess is drawn from `secret`.
+    /// Opens the control socket of the NIC that receives on `port`. Values that must be unpredictable are generated
+    /// from `secret`.
     ///
     /// # Errors
-    /// What the kernel says; `AddrInUse` when somebody has taken all its names.
+    /// The error of the kernel; `AddrInUse` when all names of the control socket are bound by other processes.
     pub(crate) fn open(port: u16, mut secret: SecretStream) -> io::Result<Self> {
         let bind = |place: Place| unix::bind_letterbox(&place.socket_name()).map(|letterbox| (place, letterbox));
         let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
@@ -189,12 +193,13 @@ impl Bypass {
         })
     }
 
-    /// Becomes readable when a peer has something for a NIC that sleeps.
+    /// Returns the descriptor that becomes readable when a peer has packets for a NIC that sleeps.
     pub(crate) fn fd(&self) -> RawFd {
         self.letterbox.as_raw_fd()
     }
 
-    /// Asks the NIC behind `port` of `peer` whether it takes a ring, unless there is one. `way` is from us to it.
+    /// Probes whether the NIC behind `port` of `peer` accepts a ring, unless there is one. `way` is from the local NIC
+    /// to it.
     pub(crate) fn prepare(&mut self, now: Time, peer: PeerId, way: &Addresses) {
         let target = (peer, way.dst().port());
         match self.targets.get(&target) {
@@ -203,18 +208,18 @@ impl Bypass {
             _ => {}
         }
         if self.targets.len() >= CHANNELS_MAX {
-            // Where nobody was is worth a place while it keeps us from asking again.
+            // An entry for an absent peer is kept only while it prevents another probe.
             self.targets.retain(|_, known| !matches!(known, Target::Nobody(until) if *until <= now));
         }
         if self.targets.len() >= CHANNELS_MAX && !self.targets.contains_key(&target) {
             return;
         }
-        // Until there is an answer.
+        // Valid until a response arrives.
         let until = now + ASK_AGAIN_AFTER;
         self.targets.insert(target, Target::Nobody(until));
         let ways = (way.src(), way.dst().ip());
         if self.questions.ask(now, self.place, target, ways, (self.nonces.bytes(), until)) {
-            // Until the answer is here, packets take the long way.
+            // Until the response arrives, packets are sent over UDP.
             self.expectant = EXPECTANT_TURNS;
         }
     }
@@ -226,7 +231,7 @@ impl Bypass {
         }
     }
 
-    /// Counts queue pair `qpn` no more. Returns its peer and port when no other queue pair is connected to them; `None`
+    /// Stops counting queue pair `qpn`. Returns its peer and port when no other queue pair is connected to them; `None`
     /// also for a queue pair that was never connected.
     pub(crate) fn part(&mut self, qpn: Qpn) -> Option<(PeerId, u16)> {
         let target = self.joined.remove(&qpn)?;
@@ -239,7 +244,7 @@ impl Bypass {
         Some(target)
     }
 
-    /// A process of this user has answered a question, from the socket called `name`: it gets its ring.
+    /// Handles an answer from a process of this user at the socket called `name`: creates the ring and offers it.
     fn offer(&mut self, now: Time, name: &[u8], nonce: Nonce, ticket: Ticket) {
         let Some((question, bell)) = self.questions.answered(&nonce, name) else { return };
         let Ok(producer) = Producer::create() else { return };
@@ -259,11 +264,11 @@ impl Bypass {
         self.targets.insert(target, Target::Channel(index));
     }
 
-    /// A process of this user asks whether its ring is welcome.
+    /// Answers a process of this user that asks whether its ring is accepted.
     fn answer(&mut self, from: Place, nonce: Nonce) {
         self.expectant = EXPECTANT_TURNS;
         let words = Words::Answer { nonce, ticket: self.ticket_for(from, &nonce) };
-        // It may have gone, or be so busy that it will ask again.
+        // The sender may have exited, or be so busy that it will ask again.
         let _ = unix::send_letter(&self.letterbox, &from.socket_name(), &words.emit());
     }
 
@@ -271,10 +276,11 @@ impl Bypass {
         secrets::tag(&self.ticket_key, &[&from.port.to_be_bytes(), &[from.name], nonce])
     }
 
-    /// Puts a packet of `len` bytes into the ring to the NIC behind UDP port `port` of `peer`; `write` writes it.
+    /// Puts a packet of `len` bytes into the ring to the NIC behind UDP port `port` of `peer`; `write` writes the
+    /// packet.
     ///
     /// # Errors
-    /// When `write` fails: nothing has been put there then.
+    /// When `write` fails; nothing has been added to the ring then.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -297,7 +303,7 @@ impl Bypass {
             }
             Ok(None) => {
                 let taken = if channel.is_stuck { Taken::Lost } else { Taken::Full };
-                // Whoever reads must know of everything, or there will never be room.
+                // Everything written must be published to the reader, or no space would ever be released.
                 channel.producer.publish();
                 self.look_after(now, index);
                 return Ok(taken);
@@ -317,7 +323,7 @@ impl Bypass {
         Ok(Taken::Yes)
     }
 
-    /// As [`Self::send`], for bytes of our own.
+    /// Sends like [`Self::send`], for bytes in the NIC's own memory.
     pub(crate) fn send_own(&mut self, now: Time, target: (PeerId, u16), bytes: &[u8], kind: Kind) -> Taken {
         let taken = self.send(now, target, bytes.len(), kind, |writer| {
             writer.put(bytes);
@@ -326,12 +332,12 @@ impl Bypass {
         taken.expect("what is ours is not gone")
     }
 
-    /// Whether somebody reads a ring to `target`.
+    /// Returns whether a ring to `target` has an attached reader.
     pub(crate) fn reaches(&mut self, now: Time, target: (PeerId, u16)) -> bool {
         self.attached(now, target).is_some()
     }
 
-    /// The ring to `target`, if somebody reads it.
+    /// Returns the ring to `target` if a reader is attached to it.
     #[inline]
     fn attached(&mut self, now: Time, target: (PeerId, u16)) -> Option<usize> {
         let index = self.find(target)?;
@@ -345,7 +351,7 @@ impl Bypass {
         }
     }
 
-    /// Packets to it are lost from now on when there is no room, until there is.
+    /// From now on, drops packets to `target` while its ring has no space.
     pub(crate) fn stop_waiting_for(&mut self, target: (PeerId, u16)) {
         if let Some(channel) = self.find(target).and_then(|index| self.channels[index].as_mut()) {
             channel.is_stuck = true;
@@ -364,7 +370,7 @@ impl Bypass {
         Some(index)
     }
 
-    /// Lets readers know of what has been written, and wakes those that sleep.
+    /// Publishes written packets to the readers, and wakes readers that sleep.
     #[inline]
     pub(crate) fn publish(&mut self, now: Time) {
         while let Some(index) = self.unpublished.pop() {
@@ -378,7 +384,7 @@ impl Bypass {
         }
     }
 
-    /// Rings at a reader that has not read for a while: one that has died does not hear it.
+    /// Sends a wake-up to a reader that has not read for a while; the send fails if the reader has died.
     #[inline]
     fn look_after(&mut self, now: Time, index: usize) {
         let Some(channel) = &mut self.channels[index] else { return };
@@ -397,13 +403,13 @@ impl Bypass {
     fn ring_at(&mut self, now: Time, index: usize) {
         let Some(channel) = &self.channels[index] else { return };
         match channel.bell.send(&[]) {
-            // Others have rung so often that there is no room for another time.
+            // `WouldBlock`: so many wake-ups are queued already that there is no space for another.
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => self.forget(now, index),
             _ => {}
         }
     }
 
-    /// Gives up a ring that we write.
+    /// Releases a ring that this NIC writes.
     #[cold]
     fn forget(&mut self, now: Time, index: usize) {
         if let Some(channel) = self.channels[index].take() {
@@ -412,15 +418,15 @@ impl Bypass {
         }
     }
 
-    /// Nobody is at `target` any more.
+    /// Releases the ring to `target`, where no process exists any more.
     pub(crate) fn give_up(&mut self, now: Time, target: (PeerId, u16)) {
         if let Some(index) = self.find(target) {
             self.forget(now, index);
         }
     }
 
-    /// No queue pair is connected to `target` any more: the ring goes as soon as it has been read. Datagrams that go
-    /// there make another.
+    /// Releases the ring to `target`, to which no queue pair is connected any more: it is destroyed as soon as it has
+    /// been read. Datagrams sent there later create another ring.
     pub(crate) fn release(&mut self, now: Time, target: (PeerId, u16)) {
         self.publish(now);
         self.questions.forget(|asked| *asked == target);
@@ -430,7 +436,7 @@ impl Bypass {
         self.latest = None;
     }
 
-    /// Nothing is sent to `peer` any more.
+    /// Removes everything about `peer`, to which no more packets are sent.
     pub(crate) fn forget_peer(&mut self, peer: PeerId) {
         self.questions.forget(|(asked, _)| *asked == peer);
         self.joined.retain(|_, (known, _)| *known != peer);
@@ -442,19 +448,20 @@ impl Bypass {
         self.latest = None;
     }
 
-    /// Rings that are written, and read at the other end.
+    /// Returns the number of rings that this NIC writes and that have an attached reader.
     pub(crate) fn rings(&self) -> usize {
         let attached = |channel: &&Channel| channel.producer.state() == State::Attached;
         self.channels.iter().flatten().filter(attached).count()
     }
 
-    /// Whether some ring is read.
+    /// Returns whether this NIC reads any ring.
     #[inline]
     pub(crate) fn is_used(&self) -> bool {
         !self.incoming.is_empty()
     }
 
-    /// Looks for letters, now and then, or now if `at_once`; answers whether there were any.
+    /// Checks the control socket for messages, once every few turns, or now if `at_once`; returns whether there were
+    /// any.
     #[inline]
     pub(crate) fn look_for_letters(&mut self, now: Time, at_once: bool) -> bool {
         self.skipped += 1;
@@ -485,7 +492,7 @@ impl Bypass {
         any
     }
 
-    /// Acts on a letter of a process of this user. A signal handler does so too.
+    /// Processes a control message from a process of this user. Called from a signal handler too.
     fn heed(&mut self, now: Time, words: Words, letter: &Letter) {
         match (words, &letter.from) {
             (Words::Ask { from, nonce }, _) => self.answer(from, nonce),
@@ -500,7 +507,8 @@ impl Bypass {
         }
     }
 
-    /// Looks whether the process that writes one of the rings is still there: one that was killed closes nothing.
+    /// Checks whether the process that writes one of the rings still exists: one that was killed does not close its
+    /// rings.
     fn visit_writer(&mut self, now: Time) {
         let (turn, _) = self.visit;
         self.visit = (turn.wrapping_add(1), now + VISIT_EVERY);
@@ -514,8 +522,8 @@ impl Bypass {
 
     fn attach(&mut self, offer: &Offer, letter: &Letter) {
         let Offer { from: writer, source, to: local } = *offer;
-        // A NIC that has gone may have been followed by another with the same port. One that has closed a ring and made
-        // another has had its reasons for what is left in the first.
+        // A destroyed NIC may have been replaced by another with the same port; its rings are dropped. When a NIC has
+        // closed a ring and created another, the packets left in the first are still to be read.
         self.incoming.retain(|known| {
             let is_other = (known.writer.port, known.source.ip(), known.local) != (writer.port, source.ip(), local);
             is_other || (known.consumer.is_closed() && !known.consumer.is_empty())
@@ -533,58 +541,61 @@ impl Bypass {
         }
     }
 
-    /// Says to all writers that they must wake this NIC; answers whether something has come already.
+    /// Signals to all writers that they must wake this NIC; returns whether packets have arrived already.
     pub(crate) fn fall_asleep(&mut self) -> bool {
         self.is_asleep = true;
         self.incoming.iter().for_each(|incoming| incoming.consumer.set_sleeping(true));
-        // Writers look after they have published; what was published before is seen here.
+        // Writers check this flag after they have published; packets published before are seen here.
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         self.incoming.iter().any(|incoming| !incoming.consumer.is_empty())
     }
 
-    /// Somebody is awake; answers whether it was said that nobody is. To writers it stays said, until each has woken us
-    /// once: another thread may sleep on, and the one that is awake may go away without a word.
+    /// Records that a thread of this NIC is awake; returns whether the NIC was marked asleep. The flag towards writers
+    /// stays set until each has sent one wake-up: another thread may still sleep, and the awake one may stop polling
+    /// without notice.
     #[inline]
     pub(crate) fn wake_up(&mut self) -> bool {
         std::mem::take(&mut self.is_asleep)
     }
 }
 
-/// Whether `ip` is an address of this machine.
+/// Returns whether `ip` is an address of this machine.
 pub(crate) fn is_own_address(ip: IpAddr) -> bool {
     ip.is_loopback() || local_addresses().is_ok_and(|own| own.iter().any(|own| own.ip == ip))
 }
 
-/// Packets of up to `mtu` bytes that may be under way through one ring: three quarters of it, which leaves room for
-/// acknowledgements.
+/// Returns the number of packets of up to `mtu` bytes that may be in flight through one ring: three quarters of it,
+/// which leaves space for acknowledgements.
 pub(crate) fn ring_window(mtu: u32) -> u32 {
     (DATA_BYTES / 4 * 3 / record_bytes(crate::mtu::roce_datagram_bytes(mtu) as usize)) as u32
 }
 
-/// Rings of a NIC in each direction, at most: a megabyte each. Further peers take UDP.
+/// Maximum number of rings of a NIC in each direction, of one megabyte each. Further peers use UDP.
 const CHANNELS_MAX: usize = 256;
 
-/// Letters that are read at a time: whoever floods the letterbox must not keep us from our work.
+/// Control messages that are read per call, so that a process that floods the control socket does not block the NIC.
 const LETTERS_AT_ONCE: usize = 16;
 
-/// Turns between two looks into the letterbox while nobody sleeps: looking is a call of the kernel.
+/// Turns between two checks of the control socket while no thread sleeps, because each check costs a system call.
 const LETTERS_EVERY: u32 = 64;
 
-/// Turns between two looks while a letter is likely to come, and for how many turns it is, after the last one.
+/// Turns between two checks while a control message is likely to arrive, and the number of turns for which it is
+/// considered likely after the last one.
 const LETTERS_SOON: u32 = 4;
 const EXPECTANT_TURNS: u32 = 1_024;
 
-/// A reader learns of packets when so many bytes are there, or with the end of a batch.
+/// Written packets are published to the reader when they reach this number of bytes, or at the end of a batch.
 const PUBLISH_BYTES: u64 = 32 << 10;
 
-/// A reader that has not read anything for so long may have died: ticks of a busy machine, and no retry count is used
-/// up.
+/// A reader that has not read anything for this long may have died: several scheduler ticks of a busy machine, but
+/// shorter than any exhaustion of a retry count.
 const LOOK_AFTER: Duration = Duration::from_ms(20);
 
-/// How often one of the rings that we read is asked whether its writer is still there: a few calls of the kernel.
+/// Interval at which the writer of one of the incoming rings is checked for liveness; each check costs a few system
+/// calls.
 const VISIT_EVERY: Duration = Duration::from_ms(10);
 
-/// A NIC that has no letterbox is not likely to get one.
+/// Time before a target without a control socket is probed again; such a NIC is unlikely to open one.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

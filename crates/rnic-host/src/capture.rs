@@ -1,8 +1,10 @@
-//! The capture of what a NIC carries, both ways, as it was on the wire: after impairment, each packet by itself.
+//! Capture of the packets that a NIC sends and receives, as they were on the wire: after impairment, each packet
+//! separately.
 //!
-//! Of most IP fields a socket tells nothing, so they are those of any packet, and of a datagram those that its address
-//! named; with real RoCEv2 peers over IPv4, the identification is the one that the ICRC was made for. The IPv6 flow
-//! label is 0 where nobody named one, though the kernel may have; Falcon's is in PSP's vector.
+//! A socket does not report most IP fields, so those have default values, and the addresses of a datagram are those
+//! that its socket address named; with real RoCEv2 peers over IPv4, the identification is the one for which the ICRC
+//! was computed. The IPv6 flow label is 0 unless it was set explicitly, though the kernel may have chosen one; Falcon's
+//! is in PSP's vector.
 
 use std::fmt;
 use std::io::Write;
@@ -15,7 +17,7 @@ use crate::error::NicError;
 use crate::notice::{Notice, Notices};
 use crate::stats::NicStats;
 
-/// Where a capture goes.
+/// Destination of a capture.
 pub(crate) struct CaptureTo(Capture<Box<dyn Write + Send>>);
 
 impl fmt::Debug for CaptureTo {
@@ -38,7 +40,7 @@ impl CaptureTo {
     }
 }
 
-/// Adds a datagram to the capture, if there is one. A capture that cannot be written ends; the NIC goes on.
+/// Adds a datagram to the capture, if there is one. A capture that cannot be written is stopped; the NIC goes on.
 #[inline]
 pub(crate) fn record(
     capture: &mut Option<CaptureTo>,

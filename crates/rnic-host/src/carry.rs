@@ -1,17 +1,18 @@
-//! The ICRC at the speed of copying: what a packet costs per byte.
+//! ICRC computation at copy speed; this is the per-byte cost of a packet.
 //!
 //! Source: V. Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Intel,
-//! 2009): 64 bytes a step, folded by carry-less multiplication, reduced at the end after Barrett. Deviations: the
-//! headers of a packet are the first block, with zeros in front (which change nothing: the register goes with the first
-//! byte of data), so nothing is reduced between headers and payload; and payload is copied on the way.
+//! 2009): 64 bytes a step, folded by carry-less multiplication, with a Barrett reduction at the end. Deviations: the
+//! headers of a packet are the first block, with leading zeros (which change nothing: the register is combined with the
+//! first byte of data), so there is no reduction between headers and payload; and the payload is copied in the same
+//! pass.
 //!
-//! Why copy: for the kernel it costs a sixth more to gather a train of 15 packets from 30 pieces than to take one. The
-//! multiplications leave the store unit idle, so the copy comes nearly free, into a buffer that stays in the cache.
-//! Measured on two cores at 2.5 GHz, 64 KiB Writes: 32 Gbit/s gathered, 34 to 35 copied (kernel TCP: 36 to 37).
+//! Reason for the copy: gathering a train of 15 packets from 30 pieces costs the kernel a sixth more than sending one
+//! piece. The multiplications leave the store unit idle, so the copy is nearly free, into a buffer that stays in the
+//! cache. Measured on two cores at 2.5 GHz, 64 KiB Writes: 32 Gbit/s gathered, 34 to 35 copied (kernel TCP: 36 to 37).
 //!
-//! Why not `crc32fast`, which computes it elsewhere: it takes headers and odd ends byte by byte, 60 ns of each packet's
-//! 240, and does not copy. It does the work where the processor lacks the instruction. Where registers of 64 bytes
-//! multiply too, [`wide`] does it, several times as fast.
+//! Reason against `crc32fast`, which computes the CRC elsewhere: that crate processes headers and the remainder of a
+//! block byte by byte, 60 ns of each packet's 240, and does not copy. `crc32fast` is used where the processor lacks the
+//! instruction. Where registers of 64 bytes multiply too, [`wide`] is used, several times as fast.
 
 #[cfg(target_arch = "x86_64")]
 mod wide;
@@ -22,7 +23,7 @@ use rnic_wire::{ICRC_LEN, IcrcPrefix};
 
 use crate::memory::Foreign;
 
-/// An ICRC in the making, and what carries the bytes that it covers.
+/// An ICRC under computation, which also copies the bytes that it covers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Carrier {
     state: u32,
@@ -30,15 +31,15 @@ pub(crate) struct Carrier {
     way: Way,
 }
 
-/// What the processor can do.
+/// CRC implementation, chosen by the instructions of the processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "others take the first way"))]
 enum Way {
-    /// What `crc32fast` makes of it.
+    /// `crc32fast`, with a separate copy.
     Apart,
-    /// Multiply without carry, 16 bytes at a time.
+    /// Carry-less multiplication of 16 bytes at a time.
     Narrow,
-    /// The same with 64 bytes.
+    /// Carry-less multiplication of 64 bytes at a time.
     Wide,
 }
 
@@ -69,7 +70,7 @@ impl Way {
         crc32fast::hash(covered)
     }
 
-    /// The ICRC of a datagram without it, as a little-endian number.
+    /// Returns the ICRC of a datagram that does not include it, as a little-endian number.
     fn icrc(self, prefix: IcrcPrefix, covered: &[u8]) -> u32 {
         #[cfg(target_arch = "x86_64")]
         if covered.len().is_multiple_of(4) {
@@ -106,23 +107,23 @@ impl Way {
 }
 
 impl Carrier {
-    /// Begins a datagram: everything below our headers.
+    /// Starts a datagram: covers everything below the headers of this stack.
     #[inline]
     pub(crate) fn new(prefix: IcrcPrefix) -> Self {
         Self { state: prefix.state(), way: Way::of_processor() }
     }
 
-    /// Begins with nothing: a CRC-32 of what follows, as Falcon's packets have it that nothing protects.
+    /// Starts without a prefix: a plain CRC-32 of what follows, as used by Falcon packets without protection.
     #[inline]
     pub(crate) fn plain() -> Self {
         Self { state: 0, way: Way::of_processor() }
     }
 
-    /// Goes on with `headers`, a whole base transport header at least, and `payload`, which is copied to the front of
-    /// `to`.
+    /// Continues with `headers`, at least a complete base transport header, and `payload`, which is copied to the front
+    /// of `to`.
     ///
     /// # Errors
-    /// When the payload is gone; the check value is then of no use.
+    /// When the payload is unmapped; the check value is invalid then.
     ///
     /// # Panics
     /// When `headers` are longer than [`BLOCK`], or `to` is shorter than `payload`.
@@ -135,8 +136,8 @@ impl Carrier {
         self.carry_foreign(&front, headers.len(), payload, to)
     }
 
-    /// Goes on with `front`, all that stands before a Falcon packet's payload, and with `payload`; both are copied to
-    /// the front of `to`.
+    /// Continues with `front`, everything before a Falcon packet's payload, and with `payload`; both are copied to the
+    /// front of `to`.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -156,7 +157,7 @@ impl Carrier {
         self.carry_foreign(&two, front.len(), payload, to)
     }
 
-    /// Goes on with more payload, which is copied to the front of `to`.
+    /// Continues with more payload, which is copied to the front of `to`.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -165,19 +166,19 @@ impl Carrier {
         self.carry_foreign(&[0; 2 * BLOCK], 0, payload, to)
     }
 
-    /// Goes on with more bytes, our own, which are copied to the front of `to`.
+    /// Continues with more bytes of the NIC's own memory, which are copied to the front of `to`.
     #[inline]
     pub(crate) fn more(&mut self, bytes: &[u8], to: &mut [u8]) {
         self.carry(&[0; 2 * BLOCK], 0, bytes, to);
     }
 
-    /// The ICRC as it travels.
+    /// Returns the ICRC in wire format.
     #[inline]
     pub(crate) fn finish(self) -> [u8; ICRC_LEN] {
         self.state.to_le_bytes()
     }
 
-    /// As [`Self::carry`], where the payload may be gone.
+    /// Like [`Self::carry`], for payload whose memory may be unmapped.
     #[inline]
     fn carry_foreign(
         &mut self,
@@ -186,11 +187,11 @@ impl Carrier {
         payload: Foreign,
         to: &mut [u8],
     ) -> Result<(), MemoryFault> {
-        // SAFETY: copying and computing own nothing; there is room for the payload, so nothing panics.
+        // SAFETY: copying and computing own no resources; there is space for the payload, so nothing panics.
         unsafe { payload.carry(to, |payload, to| self.carry(front, opening, payload, to)) }
     }
 
-    /// Goes on with the last `opening` bytes of `front`, then `payload`.
+    /// Continues with the last `opening` bytes of `front`, then `payload`.
     #[inline]
     fn carry(&mut self, front: &[u8; 2 * BLOCK], opening: usize, payload: &[u8], to: &mut [u8]) {
         let to = &mut to[..payload.len()];
@@ -216,27 +217,27 @@ impl Carrier {
     }
 }
 
-/// Whether the last four bytes of `datagram` are its ICRC.
+/// Returns whether the last four bytes of `datagram` are its ICRC.
 #[inline]
 pub(crate) fn verify(prefix: IcrcPrefix, datagram: &[u8]) -> bool {
     Way::of_processor().verify(prefix, datagram)
 }
 
-/// The exclusive or of the last four bytes of `datagram` and of the ICRC that it should have, as little-endian numbers:
-/// 0 when it is right. `None` for what is too short to be a datagram.
+/// Returns the exclusive or of the last four bytes of `datagram` and of its expected ICRC, as little-endian numbers: 0
+/// when it is right. `None` when the input is too short to be a datagram.
 pub(crate) fn difference(prefix: IcrcPrefix, datagram: &[u8]) -> Option<u32> {
     let (covered, icrc) = datagram.split_last_chunk::<ICRC_LEN>().filter(|(covered, _)| covered.len() >= bth::LEN)?;
     let computed = Way::of_processor().icrc(prefix, covered);
     Some(computed ^ u32::from_le_bytes(*icrc))
 }
 
-/// CRC-32 of `covered`, as Falcon's packets have it that nothing protects.
+/// Returns the CRC-32 of `covered`, as used by Falcon packets without protection.
 #[inline]
 pub(crate) fn checksum(covered: &[u8]) -> u32 {
     Way::of_processor().checksum(covered)
 }
 
-/// Bytes of one step.
+/// Bytes of one folding step.
 pub(crate) const BLOCK: usize = 64;
 
 const _: () = assert!(rnic_wire::HEADERS_MAX <= BLOCK);
@@ -254,14 +255,14 @@ mod fold {
 
     pub(super) type Block = [u8; BLOCK];
 
-    /// CRC, going on from `crc`, of the last `opening` bytes of `front` (none, or at least four beyond a whole block)
-    /// and of `from`, which is copied to `to`.
+    /// Returns the CRC, continued from `crc`, of the last `opening` bytes of `front` (none, or at least four beyond a
+    /// multiple of a block) and of `from`, which is copied to `to`.
     #[target_feature(enable = "avx,pclmulqdq")]
     pub(super) fn carry(crc: u32, front: &[u8; 2 * BLOCK], opening: usize, from: &[u8], to: &mut [u8]) -> u32 {
         let (blocks, rest) = from.as_chunks::<BLOCK>();
         let (places, rest_place) = to.as_chunks_mut::<BLOCK>();
-        // One walk over both, which begins at the first block or the second: where it begins is known, the compiler
-        // makes a copy and a loop without one of it, and IRN loses a fifteenth of its goodput.
+        // A single iterator serves both cases, and starts at the first block or the second. If its start were known,
+        // the compiler would split it into a copy and a loop, and IRN would lose a fifteenth of its goodput.
         let mut pairs = blocks.iter().zip(places);
         let mut crc = crc;
         let first = if opening > 0 {
@@ -286,7 +287,7 @@ mod fold {
         crc
     }
 
-    /// The lanes of the last `opening` bytes of two blocks, in front of which are zeros.
+    /// Returns the lanes of the last `opening` bytes of two blocks; the bytes before them are zeros.
     #[inline]
     #[target_feature(enable = "avx,pclmulqdq")]
     pub(super) fn open_two(crc: u32, two: &[u8; 2 * BLOCK], opening: usize) -> [__m128i; 4] {
@@ -301,7 +302,7 @@ mod fold {
         }
     }
 
-    /// CRC, going on from `crc`, of less than a block.
+    /// Returns the CRC, continued from `crc`, of less than a block.
     #[target_feature(enable = "avx,pclmulqdq")]
     pub(super) fn end(crc: u32, rest: &[u8]) -> u32 {
         if rest.len() < REGISTER {
@@ -314,7 +315,8 @@ mod fold {
         close(open(crc, block, rest.len()))
     }
 
-    /// CRC, going on from `crc`, of a datagram whose masked byte counts as ones. It has that byte, and no odd bytes.
+    /// Returns the CRC, continued from `crc`, of a datagram whose masked byte counts as ones. The datagram contains
+    /// that byte, and its length is a multiple of four bytes.
     #[target_feature(enable = "avx,pclmulqdq")]
     pub(super) fn masked(crc: u32, covered: &[u8]) -> u32 {
         let (mut two, opening, blocks) = front_of(covered);
@@ -326,8 +328,8 @@ mod fold {
         close(lanes)
     }
 
-    /// The front of a datagram, with zeros before it; how many bytes are its; and the whole blocks that follow. What is
-    /// no whole number of blocks comes first, and one more block, so that the masked byte is among it.
+    /// Returns the front of a datagram, padded with leading zeros; the number of its bytes; and the complete blocks
+    /// that follow. The front is the partial block plus one block, so that it includes the masked byte.
     #[inline]
     pub(super) fn front_of(covered: &[u8]) -> ([u8; 2 * BLOCK], usize, &[Block]) {
         let (first, rest) = covered.split_at((covered.len() % BLOCK + BLOCK).min(covered.len()));
@@ -336,8 +338,8 @@ mod fold {
         (two, first.len(), rest.as_chunks().0)
     }
 
-    /// The lanes of the last `opening` bytes of a block, in front of which are zeros; the register goes with the first
-    /// four of them.
+    /// Returns the lanes of the last `opening` bytes of a block; the bytes before them are zeros. The register is
+    /// combined with the first four of the bytes.
     #[inline]
     #[target_feature(enable = "avx,pclmulqdq")]
     pub(super) fn open(crc: u32, mut block: Block, opening: usize) -> [__m128i; 4] {
@@ -362,8 +364,8 @@ mod fold {
     #[target_feature(enable = "avx,pclmulqdq")]
     fn load(block: &Block, lane: usize) -> __m128i {
         let (lanes, _) = block.as_chunks::<LANE>();
-        // SAFETY: reads the 16 bytes that the reference leads to, without asking for alignment. Two safe halves would
-        // take the execution unit that multiplies.
+        // SAFETY: reads the 16 bytes behind the reference, without any alignment requirement. Two safe halves would
+        // occupy the execution unit that multiplies.
         unsafe { _mm_loadu_si128(lanes[lane].as_ptr().cast()) }
     }
 
@@ -375,7 +377,7 @@ mod fold {
         _mm_xor_si128(_mm_xor_si128(low, next), high)
     }
 
-    /// Four lanes to one, 128 bits to 64 to 32, and the remainder after Barrett.
+    /// Reduces four lanes to one, 128 bits to 64 to 32, and returns the Barrett remainder.
     #[inline]
     #[target_feature(enable = "avx,pclmulqdq")]
     pub(super) fn close(lanes: [__m128i; 4]) -> u32 {
@@ -392,13 +394,13 @@ mod fold {
         !_mm_cvtsi128_si32(_mm_srli_si128(folded, 4)).cast_unsigned()
     }
 
-    /// What folds over 512 bits, for the lower half of a lane and the upper.
+    /// Constants that fold over 512 bits, for the lower half of a lane and the upper.
     pub(super) const BY_512: [i64; 2] = [0x01_5444_2bd4, 0x01_c6e4_1596];
 
     /// Bytes of a lane.
     const LANE: usize = 16;
 
-    /// Bytes of the register.
+    /// Bytes of the CRC register.
     const REGISTER: usize = 4;
 }
 

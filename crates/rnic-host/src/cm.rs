@@ -1,10 +1,10 @@
 //! The connection manager's protocol: InfiniBand connection management messages, retransmitted, deduplicated, bounded.
 //!
 //! Source: InfiniBand Architecture volume 1, chapter 12: sections 12.9.7 (states), 12.10 (communication establishment).
-//! Deviations: the *time wait* state is not kept, because queue pair numbers and communication ids are random and come
-//! back after years; MRA (a request for patience, which Linux sends with each request that it hands to a program) is
-//! neither sent nor heeded, for requests are repeated for a minute anyway; a peer that answers a message of an unknown
-//! connection is told so once for each message.
+//! Deviations: the *time wait* state is not kept, because queue pair numbers and communication ids are random and are
+//! reused only after years; MRA (a request for more time, which Linux sends with each request that it passes to a
+//! program) is neither sent nor processed, because requests are retransmitted for a minute anyway; a peer that responds
+//! to a message of an unknown connection is notified once for each message.
 //!
 //! ```text
 //!   active                                               passive
@@ -18,9 +18,9 @@
 //!   (gone) <--------- SIDR_REP -----------------------   LookupAnswered      kept for a while
 //! ```
 //!
-//! This is a state machine without a socket: messages and time come in, messages and [`CmEvent`]s come out. Queue
-//! pairs are `nic/connect.rs`'s business. For verbs programs, [`Endpoint`] gives the machine sockets of its own, and
-//! queue pairs are `rnic-verbs`' business.
+//! This is a state machine without a socket: messages and time are its inputs, messages and [`CmEvent`]s its outputs.
+//! Queue pairs are managed by `nic/connect.rs`. For verbs programs, [`Endpoint`] adds sockets to the state machine, and
+//! `rnic-verbs` manages the queue pairs.
 
 mod alike;
 mod endpoint;
@@ -39,7 +39,7 @@ pub use gsi::{GsiNews, GsiPort};
 pub(crate) use manager::Manager;
 pub use manager::{CmEvent, ServiceKind};
 
-/// A connection, or an attempt at one. Never used again for another.
+/// Identifier of a connection, or of an attempt at one. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnectionId(pub(crate) u64);
 

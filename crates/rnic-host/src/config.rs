@@ -1,4 +1,4 @@
-//! What a NIC is opened with.
+//! Configuration with which a NIC is opened.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -13,46 +13,48 @@ use crate::protection::Protection;
 /// Settings of a NIC.
 #[derive(Clone, Debug)]
 pub struct NicConfig {
-    /// Every queue pair's number says which UDP port it lives on, so that any number of NICs share a machine's
-    /// addresses and peers need to know addresses only ([`crate::Nic::acquire_host`]). `bind` is ignored then: the NIC
-    /// takes a free port, on all addresses of both IP versions, and packets leave from port 4791. Connections are not
-    /// made by this NIC's connection manager, unless peers are adapters of other makes.
+    /// True when every queue pair's number encodes the UDP port that it uses, so that any number of NICs share a
+    /// machine's addresses and peers need to know addresses only ([`crate::Nic::acquire_host`]). `bind` is ignored
+    /// then: the NIC binds a free port, on all addresses of both IP versions, and packets are sent from port 4791.
+    /// Connections are not made by this NIC's connection manager, unless peers are adapters of other vendors.
     pub shared: bool,
-    /// With `shared`: peers are adapters of other makes, or Linux's `rdma_rxe`. Packets go to port 4791 and are
-    /// received there, which one NIC of a machine can do; the wire MTU is one of InfiniBand's.
+    /// With `shared`: true when peers are adapters of other vendors, or Linux's `rdma_rxe`. Packets are sent to port
+    /// 4791 and received there, which only one NIC of a machine can do; the wire MTU is one of InfiniBand's.
     pub real_roce_peers: bool,
-    /// With `shared`: NICs of this user on this machine exchange packets through memory that they share.
+    /// With `shared`: true when NICs of this user on this machine exchange packets through shared memory.
     pub bypass: bool,
-    /// With `real_roce_peers`: packets may be marked where a network is congested, for transports that control their
-    /// rate by what a peer says of marks (CNP). Marks of the peer's packets are told to it by such transports in either
-    /// case.
+    /// With `real_roce_peers`: true when packets may be marked where a network is congested, for transports that
+    /// control their rate by a peer's reports of marks (CNP). Such transports report marks of the peer's packets to it
+    /// in either case.
     pub marks_congestion: bool,
-    /// Own address and UDP port. The port of RoCEv2 is 4791; port 0 lets the kernel choose one, and then peers must
+    /// Local address and UDP port. The port of RoCEv2 is 4791; port 0 lets the kernel choose one, and then peers must
     /// know it.
     pub bind: SocketAddr,
-    /// Names this NIC in what is drawn from a seed.
+    /// Name of this NIC; part of the seed for generated random values.
     pub name: String,
-    /// What congestion control takes for the rate of the link.
+    /// Link rate that congestion control assumes.
     pub line_rate: BitRate,
     /// Largest wire MTU to offer: payload bytes of a full packet, a multiple of 4.
     pub mtu_max_bytes: u32,
-    /// Receive buffer to ask the kernel for. It grants what `net.core.rmem_max` allows; the receive window follows.
+    /// Receive buffer to request from the kernel, in bytes. It grants what `net.core.rmem_max` allows; the receive
+    /// window follows.
     pub receive_buffer_bytes: usize,
-    /// Send buffer to ask the kernel for.
+    /// Send buffer to request from the kernel, in bytes.
     pub send_buffer_bytes: usize,
-    /// Let the kernel cut trains into packets, if it can.
+    /// True when the kernel shall split trains into packets (GSO), if it can.
     pub segmentation: bool,
-    /// Let the kernel hand over trains of packets, if it can.
+    /// True when the kernel shall deliver trains of packets (GRO), if it can.
     pub receive_offload: bool,
-    /// With `shared`: packets of Falcon will go to its peers, which have longer headers. Peers agree on nothing, so
-    /// the wire MTU must be known to allow for them before there is a queue pair.
+    /// With `shared`: true when packets of Falcon, which have longer headers, will be sent to its peers. Peers
+    /// negotiate nothing, so the wire MTU must allow for the headers before there is a queue pair.
     pub carries_falcon: bool,
-    /// What Falcon's packets are protected with; `None` leaves them in clear.
+    /// Protection of Falcon's packets; `None` sends them in clear.
     pub protection: Option<Protection>,
-    /// A bad network, on what this NIC sends.
+    /// Simulated network faults, applied to the packets that this NIC sends.
     pub impairment: Impairment,
-    /// Repeats the keys of memory, the numbers and all else that is drawn at random: for tests, since whoever knows the
-    /// seed knows them. `None` draws from the system. What [`Self::protection`] needs is the system's in either case.
+    /// Seed that makes the keys of memory, the numbers and all other random values reproducible: for tests only,
+    /// because a process that knows the seed knows them. `None` uses the system's random numbers. The values that
+    /// [`Self::protection`] needs come from the system in either case.
     pub secret: Option<u64>,
 }
 
@@ -80,12 +82,13 @@ impl Default for NicConfig {
 }
 
 impl NicConfig {
-    /// The defaults, bound to `bind`.
+    /// Returns the defaults, bound to `bind`.
     pub fn at(bind: SocketAddr) -> Self {
         Self { bind, ..Self::default() }
     }
 
-    /// The defaults of a NIC that shares its machine with others; see [`NicConfig::shared`](Self#structfield.shared).
+    /// Returns the defaults of a NIC that shares its machine with others; see
+    /// [`NicConfig::shared`](Self#structfield.shared).
     pub fn shared() -> Self {
         Self { shared: true, mtu_max_bytes: MTU_MAX, ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! Connections, as programs see them.
+//! Connections, as seen by programs.
 
 use std::net::SocketAddr;
 
@@ -12,16 +12,16 @@ use crate::cm::ConnectionId;
 use crate::defaults::{TransportChoice, default_transports};
 use crate::error::ConnectError;
 
-/// What the queue pair of a connection is made with; see [`rnic_engine::QpAttributes`].
+/// Attributes of the queue pair of a connection; see [`rnic_engine::QpAttributes`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueConfig {
     /// Protection domain.
     pub pd: PdId,
-    /// Where completions of the send queue go.
+    /// Completion queue of the send queue.
     pub send_cq: CqId,
-    /// Where completions of the receive queue go.
+    /// Completion queue of the receive queue.
     pub recv_cq: CqId,
-    /// Take receives from here instead of from an own queue.
+    /// Shared receive queue to use instead of a separate receive queue.
     pub srq: Option<SrqId>,
     /// Entries of the send queue.
     pub max_send_wr: u32,
@@ -29,36 +29,37 @@ pub struct QueueConfig {
     pub max_recv_wr: u32,
     /// Scatter/gather entries of a request.
     pub max_sge: u32,
-    /// Every send request completes visibly, whatever its flags.
+    /// True when every send request creates a completion, whatever its flags.
     pub signal_all: bool,
-    /// The end of NVMe that it is, on Falcon; RDMA where there is none.
+    /// NVMe role of this end, on Falcon; `None` for RDMA.
     pub nvme: Option<NvmeRole>,
 }
 
-/// What this end wants of a connection; the same for the end that asks and the end that accepts.
+/// Requirements of this end for a connection; the same type serves the requesting and the accepting end.
 #[derive(Clone, Debug)]
 pub struct ConnectionConfig {
     /// The queue pair.
     pub queues: QueueConfig,
-    /// Transports that will do, best first. The order of the end that asks counts.
+    /// Acceptable transports, best first. The order of the requesting end decides.
     pub transports: Vec<TransportChoice>,
-    /// Reads and atomics in progress at most, each way.
+    /// Maximum number of Reads and atomics in progress, each way.
     pub reads_max: u32,
-    /// A peer that has not answered for so long is given up; the request at the head completes with
+    /// Time without a response after which the peer is given up; the request at the head completes with
     /// [`rnic_engine::WcStatus::RetryExceeded`].
     pub give_up_after: Duration,
-    /// Receiver-not-ready answers in a row after which the peer is given up; `None` waits for ever.
+    /// Consecutive receiver-not-ready responses after which the peer is given up; `None` waits indefinitely.
     pub rnr_retry: Option<u32>,
-    /// How long a peer shall wait that finds no receive posted here.
+    /// Time that a peer shall wait when it finds no receive posted here.
     pub rnr_wait: Duration,
-    /// For the program at the other end: at most 16 bytes from the end that asks, 156 from the one that accepts.
+    /// Data for the program at the remote end: at most 16 bytes from the requesting end, 156 from the accepting one.
     pub private_data: Vec<u8>,
-    /// How long to ask for the connection, or to wait for the last message of its making.
+    /// Time for which the connection is requested, or for which the accepting end waits for the last message of the
+    /// handshake.
     pub timeout: Duration,
 }
 
 impl ConnectionConfig {
-    /// Defaults for a queue pair in `pd` that completes to `cq`.
+    /// Returns the defaults for a queue pair in `pd` that completes to `cq`.
     pub fn new(pd: PdId, cq: CqId) -> Self {
         Self {
             queues: QueueConfig {
@@ -82,7 +83,7 @@ impl ConnectionConfig {
         }
     }
 
-    /// The same, with these transports alone.
+    /// Returns `self` with these transports only.
     #[must_use]
     pub fn with_transports(mut self, transports: Vec<TransportChoice>) -> Self {
         self.transports = transports;
@@ -93,72 +94,72 @@ impl ConnectionConfig {
         RnrTimer::at_least(self.rnr_wait)
     }
 
-    /// Reads that fit the byte that they travel in.
+    /// Returns the maximum number of Reads, limited to the byte that carries it on the wire.
     pub(crate) fn reads(&self) -> u8 {
         self.reads_max.min(READS_IN_PROGRESS_MAX) as u8
     }
 
-    /// How often a timeout may come in a row before the peer is given up.
+    /// Returns the number of consecutive timeouts after which the peer is given up.
     pub(crate) fn retry_count(&self, choice: &TransportChoice) -> u32 {
         let timeout = choice.timeout().unwrap_or(self.give_up_after).as_ps().max(1);
         u32::try_from(self.give_up_after.as_ps().div_ceil(timeout)).unwrap_or(u32::MAX).max(1)
     }
 }
 
-/// An established connection, or one that is about to be.
+/// A connection that is established, or about to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Connection {
-    /// Its name.
+    /// Identifier of the connection.
     pub id: ConnectionId,
-    /// Its queue pair on this side.
+    /// Local queue pair.
     pub qpn: Qpn,
-    /// The other end.
+    /// Address of the remote end.
     pub remote: SocketAddr,
-    /// What both ends have agreed on.
+    /// Transport on which both ends have agreed.
     pub transport: &'static str,
     /// Payload bytes of a full packet.
     pub wire_mtu_bytes: u32,
-    /// Packets that may be under way to the peer, over all connections to it; `None` when it does not say.
+    /// Packets that may be in flight to the peer, over all connections to it; `None` when it does not specify a limit.
     pub window_packets: Option<u32>,
-    /// Reads and atomics that may be outstanding.
+    /// Maximum number of outstanding Reads and atomics.
     pub reads_max: u32,
-    /// How long the other end took to answer, at the end that asked; unknown when the request was sent twice.
+    /// Response time of the remote end, at the requesting end; `None` when the request was retransmitted.
     pub round_trip: Option<Duration>,
-    /// What the program at the other end had to say.
+    /// Private data of the program at the remote end.
     pub private_data: Vec<u8>,
 }
 
-/// Somebody asks for a connection: [`crate::Nic::accept`] or [`crate::Nic::reject`] it.
+/// A connection request from a peer: [`crate::Nic::accept`] or [`crate::Nic::reject`] it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConnectionRequest {
-    /// Its name, already that of the connection if there will be one.
+    /// Identifier of the request, which is also that of the connection if it is accepted.
     pub id: ConnectionId,
-    /// Who asks.
+    /// Address of the requester.
     pub from: SocketAddr,
-    /// What for.
+    /// Requested service.
     pub service: ServiceId,
-    /// Transports that it has, best first.
+    /// Transports that the requester supports, best first.
     pub transports: Vec<String>,
-    /// What the program at the other end has to say.
+    /// Private data of the program at the remote end.
     pub private_data: Vec<u8>,
 }
 
-/// News of the connection manager.
+/// An event of the connection manager.
 #[derive(Debug)]
 pub enum ConnectionEvent {
-    /// Somebody asks for a connection.
+    /// A peer requests a connection.
     Requested(ConnectionRequest),
-    /// A connection may be used. The other end learns of it, and may send, with the next [`crate::Nic::progress`]: post
+    /// A connection may be used. The remote end is notified, and may send, with the next [`crate::Nic::progress`]: post
     /// receives before.
     Established(Connection),
-    /// There will be no connection.
+    /// The connection could not be made.
     Failed {
-        /// The connection that was asked for.
+        /// The requested connection.
         id: ConnectionId,
-        /// Why.
+        /// The reason.
         error: ConnectError,
     },
-    /// A connection is over: its queue pair is in the error state, and what was posted is flushed.
+    /// A connection is over: its queue pair is in the error state, and posted requests are flushed.
     /// [`crate::Nic::close`] it.
     Disconnected(ConnectionId),
 }

@@ -1,28 +1,29 @@
-//! Flow control for packets that nobody acknowledges, between NICs of ours.
+//! Flow control for packets that are not acknowledged, between OpenRNIC NICs.
 //!
-//! Programs that use unreliable services are written for fabrics that lose nothing; a socket's receive buffer loses
-//! whatever it has no room for. So unreliable packets count against the peer's room like all others
-//! ([`rnic_engine::Engine::settle`]), and we ask the peer's NIC now and then whether it has taken them in: by a
-//! management datagram ([`rnic_wire::credit`]) on the way that the packets took. A socket is read in order. So the peer
-//! keeps nothing and counts nothing: when the request has been read, everything before it has been read as well, and
-//! an answer that only names the request says so. What overtook the request or was lost on the way has left the buffer
-//! or never got there.
+//! Programs that use unreliable services are written for lossless fabrics; a socket drops packets for which its receive
+//! buffer has no space. So unreliable packets use the peer's credit like all others ([`rnic_engine::Engine::settle`]),
+//! and the peer's NIC is asked now and then whether it has received them: by a management datagram
+//! ([`rnic_wire::credit`]) on the path that the packets took. A socket is read in order. So the peer keeps no state and
+//! counts nothing: when the request has been read, everything before it has been read as well, and a response that only
+//! names the request reports that. Packets that overtook the request or were lost on the way have left the buffer or
+//! never reached it.
 //!
-//! A request may be lost, or its answer: it is made again, later each time, and any answer speaks for all requests
-//! before its own. A peer that never answers (a real adapter, a process that is gone) is taken for one that does not
-//! speak this: its packets then count as arrived when they leave, and it is asked again after a great many of them.
-//! Answers to old requests are still heeded, so a process that was merely stopped becomes known again.
+//! A request or its response may be lost: the request is retransmitted, with growing intervals, and any response also
+//! covers all requests before its own. A peer that never responds (a real adapter, a process that has exited) is
+//! assumed not to support this protocol: its packets then count as arrived when they are sent, and it is probed again
+//! after a large number of them. Responses to old requests are still processed, so a process that was merely stopped is
+//! recognized again.
 //!
-//! Nobody but the peer, and who hears its packets, can give credit: cookies are random, and each counts once. A peer
-//! that answers too early only overruns itself.
+//! Only the peer, or a host that sees its packets, can grant credit: cookies are random, and each counts once. A peer
+//! that responds too early only overruns itself.
 //!
-//! This is a state machine without a socket, as the connection manager is. For each packet it counts, and no more.
+//! This is a state machine without a socket, as the connection manager is. Its work per packet is a counter update.
 
 use arrayvec::ArrayVec;
 use rnic_base::{Duration, Time};
 use rnic_engine::PeerId;
 
-/// A request to be sent.
+/// A credit request to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ask {
     pub(crate) peer: PeerId,
@@ -30,74 +31,74 @@ pub(crate) struct Ask {
     pub(crate) cookie: u64,
 }
 
-/// What is known of all peers that unreliable packets go to.
+/// Flow control state of all peers to which unreliable packets are sent.
 #[derive(Debug, Default)]
 pub(crate) struct Credits {
-    /// By number.
+    /// Peers by number.
     peers: Vec<Option<Box<Peer>>>,
-    /// Peers that [`Credits::ask`] has not looked at since something happened.
+    /// Peers with changes since the last call of [`Credits::ask`].
     touched: Vec<PeerId>,
-    /// Requests to be sent.
+    /// Credit requests to be sent.
     asks: Vec<Ask>,
-    /// Packets that no longer count.
+    /// Packets that no longer count against their peer's limit.
     settled: Vec<(PeerId, u64)>,
-    /// Nothing is due earlier.
+    /// Lower bound of the time of the next timeout.
     due: Option<Time>,
-    /// Requests that were never answered, nor any after them.
+    /// Number of times that a target was given up because neither a request nor any later one was answered.
     pub(crate) given_up: u64,
 }
 
-/// A host.
+/// Flow control state of a host.
 #[derive(Debug, Default)]
 struct Peer {
     targets: Vec<Target>,
-    /// Which of them the last packet went to.
+    /// Index of the target of the last packet.
     latest: usize,
-    /// Packets to all targets that no request covers.
+    /// Packets to all targets that no request covers yet.
     fresh: u64,
-    /// When they are asked about, few as they may be.
+    /// Time by which a request is sent for them, however few they are.
     ask_by: Option<Time>,
     is_touched: bool,
 }
 
-/// A UDP port of a host: a NIC.
+/// A UDP port of a host, used by one NIC.
 #[derive(Debug)]
 struct Target {
     port: u16,
-    /// Packets that no request covers.
+    /// Packets that no request covers yet.
     fresh: u64,
-    /// Requests that may yet be answered, oldest first.
+    /// Requests that may still be answered, oldest first.
     asked: ArrayVec<Asked, ASKED_MAX>,
-    /// Times in a row that no answer came in time.
+    /// Number of consecutive timeouts.
     tries: u32,
-    /// When the next one counts.
+    /// Time of the next timeout.
     deadline: Option<Time>,
     speaks: Speaks,
-    /// What the last answer took.
+    /// Round-trip time of the last response.
     round_trip: Duration,
 }
 
-/// A request.
+/// A sent request.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     cookie: u64,
-    /// What it covers and the one before does not.
+    /// Packets that this request covers and the one before does not.
     packets: u64,
     at: Time,
 }
 
-/// Whether a NIC answers.
+/// Knowledge of whether a NIC supports the credit protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Speaks {
-    /// Nobody knows yet.
+    /// Unknown so far.
     Perhaps,
     Yes,
-    /// Not now, and so many packets have left since it was last asked.
+    /// The NIC does not respond; with the number of packets sent to it since the last request.
     No(u64),
 }
 
 impl Credits {
-    /// A packet for `port` of `peer` leaves.
+    /// Records that a packet is sent to `port` of `peer`.
     #[inline]
     pub(crate) fn sent(&mut self, peer: PeerId, port: u16) {
         let index = peer.0 as usize;
@@ -119,7 +120,8 @@ impl Credits {
         }
     }
 
-    /// A packet for `peer` leaves on a way that loses nothing, or that nobody watches.
+    /// Records a packet to `peer` that counts as arrived immediately, because its path is lossless or its target is not
+    /// tracked.
     #[inline]
     pub(crate) fn arrived(&mut self, peer: PeerId) {
         self.settle(peer, 1);
@@ -132,30 +134,30 @@ impl Credits {
         }
     }
 
-    /// Whether there is anything to do for [`Credits::ask`] and its like.
+    /// Returns whether [`Credits::ask`] or one of the `pop` functions has work.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         !self.touched.is_empty() || !self.settled.is_empty() || !self.asks.is_empty()
     }
 
-    /// When [`Credits::tick`] has something to do; may be early.
+    /// Returns the time at which [`Credits::tick`] has something to do; may be earlier than needed.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Time> {
         self.due
     }
 
-    /// A request to be sent.
+    /// Returns the next request to be sent.
     pub(crate) fn pop_ask(&mut self) -> Option<Ask> {
         self.asks.pop()
     }
 
-    /// Packets that no longer count.
+    /// Returns a peer and the number of its packets that no longer count.
     pub(crate) fn pop_settled(&mut self) -> Option<(PeerId, u64)> {
         self.settled.pop()
     }
 
-    /// Makes the requests that are called for, when peers have the limits that `limit` says: those without one are not
-    /// asked.
+    /// Creates the requests that are needed, for the in-flight limit that `limit` returns for each peer: peers without
+    /// one are not asked.
     pub(crate) fn ask(&mut self, now: Time, limit: impl Fn(PeerId) -> Option<u64>, mut cookie: impl FnMut() -> u64) {
         while let Some(id) = self.touched.pop() {
             let Some(peer) = self.peers[id.0 as usize].as_deref_mut() else { continue };
@@ -193,7 +195,7 @@ impl Credits {
         }
     }
 
-    /// Lets everything act that is due.
+    /// Processes all timeouts that are due.
     pub(crate) fn tick(&mut self, now: Time, mut cookie: impl FnMut() -> u64) {
         if self.due.is_none_or(|due| due > now) {
             return;
@@ -228,13 +230,13 @@ impl Credits {
         }
     }
 
-    /// Takes an answer from `peer`; false when nobody has asked.
+    /// Processes a response from `peer`; returns false when it matches no request.
     pub(crate) fn answered(&mut self, now: Time, peer: PeerId, cookie: u64) -> bool {
         let Some(known) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_deref_mut) else { return false };
         let Some(packets) = known.targets.iter_mut().find_map(|target| target.answered(now, cookie)) else {
             return false;
         };
-        // There may be more to ask, now that there is room for a request.
+        // There may be another request to send, now that one has been answered.
         if !known.is_touched {
             known.is_touched = true;
             self.touched.push(peer);
@@ -243,7 +245,7 @@ impl Credits {
         true
     }
 
-    /// A peer is gone: its number may be another's next.
+    /// Removes a peer: its number may be reused for another.
     pub(crate) fn forget_peer(&mut self, peer: PeerId) {
         let Some(known) = self.peers.get_mut(peer.0 as usize).and_then(Option::take) else { return };
         let packets = known.targets.iter().map(|target| target.fresh + target.packets_asked()).sum();
@@ -254,7 +256,7 @@ impl Credits {
 }
 
 impl Peer {
-    /// The target at `port`, which the next packet goes to as well; `None` when there are too many.
+    /// Returns the target at `port`, and caches it for the next packet; returns `None` when there are too many.
     #[cold]
     fn find(&mut self, port: u16) -> Option<&mut Target> {
         let is_idle = |target: &Target| target.fresh == 0 && target.packets_asked() == 0;
@@ -285,7 +287,7 @@ impl Target {
         Self { port, fresh: 0, asked, tries: 0, deadline: None, speaks: Speaks::Perhaps, round_trip }
     }
 
-    /// Requests that cover packets.
+    /// Returns the number of requests that cover packets.
     fn covered(&self) -> usize {
         self.asked.iter().filter(|asked| asked.packets > 0).count()
     }
@@ -298,10 +300,10 @@ impl Target {
         if self.speaks == Speaks::Yes { TRIES_OF_SPEAKER } else { TRIES }
     }
 
-    /// Asks about everything that has left.
+    /// Creates a request that covers everything sent so far.
     fn ask(&mut self, now: Time, peer: PeerId, cookie: u64) -> Ask {
         if self.asked.is_full() {
-            // An answer to a later one speaks for it.
+            // A response to a later request covers this one too.
             let oldest = self.asked.remove(0);
             self.asked[0].packets += oldest.packets;
         }
@@ -314,7 +316,7 @@ impl Target {
         Ask { peer, port: self.port, cookie }
     }
 
-    /// An answer has come: how many packets it speaks for, if it is one of ours.
+    /// Processes a response: returns the number of packets that it covers, or `None` if it matches no request.
     fn answered(&mut self, now: Time, cookie: u64) -> Option<u64> {
         let index = self.asked.iter().position(|asked| asked.cookie == cookie)?;
         self.round_trip = now.since(self.asked[index].at);
@@ -327,8 +329,8 @@ impl Target {
         Some(packets)
     }
 
-    /// No answer will come: how many packets no longer wait for one. The requests are kept, in case one comes after
-    /// all.
+    /// Gives up waiting for responses: returns the number of packets that no longer wait for one. The requests are
+    /// kept, in case a response arrives after all.
     fn give_up(&mut self) -> u64 {
         let packets = self.fresh + self.packets_asked();
         self.fresh = 0;
@@ -342,35 +344,37 @@ fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
     [one, other].into_iter().flatten().min()
 }
 
-/// Requests in what may be under way to a peer: so many that packets never stop for one round trip, and so few that
-/// they cost little.
+/// Requests per in-flight limit of a peer: enough that sending never pauses for a round trip, and few enough to cost
+/// little.
 const ASKS_IN_LIMIT: u64 = 4;
 
-/// Ports of one host that are watched at a time. Packets to more of them are not.
+/// Ports of one host that are tracked at a time. Packets to further ports are not tracked.
 const TARGETS_MAX: usize = 64;
 
-/// Requests to one port that an answer is known by: those of one round trip, and as many repetitions as there can be.
+/// Sent requests that are kept per port to match responses: those of one round trip, and the maximum number of
+/// retransmissions.
 const ASKED_MAX: usize = ASKS_IN_LIMIT as usize + TRIES_OF_SPEAKER as usize + 1;
 
-/// How long an answer takes at most, from a process that has its core. Without it, the request is repeated.
+/// Longest response time of a process that has its core. After that, the request is retransmitted.
 const TIMEOUT: Duration = Duration::from_ms(4);
 
-/// On slow paths: round trips that it takes.
+/// Timeout on slow paths, in round trips.
 const TIMEOUT_ROUND_TRIPS: u64 = 2;
 
-/// No path makes it longer.
+/// Upper bound of the timeout on any path.
 const TIMEOUT_MAX: Duration = Duration::from_ms(500);
 
-/// Times that a NIC is asked that has never answered: 60 ms, each twice as long as the one before.
+/// Requests to a NIC that has never responded: 60 ms, each timeout twice as long as the one before.
 const TRIES: u32 = 4;
 
-/// The same for one that has answered: half a second, which a busy machine may keep it from its core.
+/// Requests to a NIC that has responded before: half a second, for which a busy machine may keep the process from its
+/// core.
 const TRIES_OF_SPEAKER: u32 = 7;
 
-/// Packets after which a NIC that does not answer is asked again: a thousandth of the traffic.
+/// Packets after which a NIC that does not respond is probed again: a thousandth of the traffic.
 const PROBE_PACKETS: u64 = 1_024;
 
-/// How long packets stay without a request when no more follow.
+/// Maximum time that packets stay without a request when no more follow.
 const FRESH_MAX: Duration = Duration::from_ms(10);
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
-//! A datagram that has bytes of its own: the exception. Most leave from the slab that all share.
+//! A datagram with its own buffer: the exception. Most packets are sent from the shared slab.
 
 use rnic_wire::Addresses;
 
 use crate::marking::Marking;
 
-/// A datagram that waits: because it is impaired, or the kernel had no room for it, or it is a management message.
+/// A queued datagram: because of impairment, because the kernel had no buffer space for it, or because it is a
+/// management message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Datagram {
-    /// From us to whom.
+    /// Addresses, from the local to the remote end.
     pub(crate) addresses: Addresses,
-    /// Base transport header through ICRC.
+    /// Packet from the base transport header through the ICRC.
     pub(crate) bytes: Vec<u8>,
-    /// Fields of its IP header beside addresses.
+    /// Fields of its IP header other than the addresses.
     pub(crate) marking: Marking,
 }

@@ -1,37 +1,38 @@
-//! Transports for software: the same algorithms, with timeouts that fit processes instead of hardware.
+//! Transport defaults for software: the same algorithms, with timeouts that fit processes instead of hardware.
 //!
-//! IRN's 100 and 320 microseconds are for NICs that answer within one. A process may be taken off its core for a few
+//! IRN's 100 and 320 microseconds are for NICs that respond within one. A process may be off its core for a few
 //! milliseconds (a tick of 4 ms and more, on a busy machine), and with deep queues between two processes a round trip
-//! takes some hundred microseconds. Nobody knows that beforehand: so timeouts follow the round trips of acknowledged
-//! packets ([`rnic_policy::profile::MEASURED_TIMEOUTS`]), unless somebody sets one. The values here are what a
-//! connection begins with, before anything is measured, and what the patience with a silent peer is counted in.
+//! takes some hundred microseconds. These times are not known in advance: so timeouts follow the round trips of
+//! acknowledged packets ([`rnic_policy::profile::MEASURED_TIMEOUTS`]), unless a timeout is set explicitly. The values
+//! here are the initial ones of a connection, before anything is measured, and the unit in which the time until a
+//! silent peer is given up is counted.
 //!
-//! On a path that is slower they begin with a multiple of the round trip that setting up the connection took, if it is
-//! known, as far as an option goes: Swift's clock counts 24 bits, so that its times end at 100 ms. The delay
-//! that Swift aims at is raised by that round trip, for it counts the whole of it: with a target below, windows shrink
-//! to the smallest whatever the network does. Beyond 100 ms they do.
+//! On a slower path the initial timeouts are a multiple of the round trip of the connection setup, if it is known,
+//! within the range of the option: Swift's clock has 24 bits, so its times end at 100 ms. Swift's target delay is
+//! raised by that round trip, because Swift measures the complete round trip: with a lower target, windows shrink to
+//! the minimum whatever the state of the network. Beyond 100 ms this still happens.
 
 use rnic_base::Duration;
 use rnic_policy::{ParamError, Profile};
 use rnic_transports::SelectError;
 
-/// A transport to offer, and whether its timeouts may be adapted to the path.
+/// A transport to offer, with flags that allow its timeouts to be adapted to the path.
 #[derive(Clone, Debug)]
 pub struct TransportChoice {
-    /// What it is made of.
+    /// Composition and options of the transport.
     pub profile: Profile,
-    /// Nobody has set a timeout: a slow path stretches them.
+    /// True when no timeout was set explicitly, so that a slow path increases the timeouts.
     pub adapts: bool,
-    /// Nobody has set the delay that Swift aims at: a slow path raises it.
+    /// True when Swift's target delay was not set explicitly, so that a slow path increases it.
     pub aims: bool,
 }
 
 impl TransportChoice {
-    /// The transport called `name` with the defaults of this room, then `options` applied, as
+    /// Returns the transport called `name` with the defaults of this crate, then `options` applied, as
     /// [`rnic_transports::select`] does.
     ///
     /// # Errors
-    /// When a name is unknown, a value illegal, or the composition cannot be right.
+    /// When a name is unknown, a value illegal, or the composition invalid.
     pub fn named(name: &str, options: &[(&str, &str)]) -> Result<Self, SelectError> {
         let profile = rnic_transports::select(name, options.iter().copied())?;
         let is_given = |option: &str| options.iter().any(|(given, _)| *given == option);
@@ -44,8 +45,8 @@ impl TransportChoice {
         Ok(Self { profile: host_defaults(profile, is_given)?, adapts, aims })
     }
 
-    /// Returns the transport of peers of other makes, [`ROCE_TRANSPORT`], with what they count on unless `options` say
-    /// otherwise.
+    /// Returns the transport for peers of other vendors, [`ROCE_TRANSPORT`], with the options that they expect unless
+    /// `options` override them.
     ///
     /// # Errors
     /// When a value is illegal.
@@ -55,15 +56,16 @@ impl TransportChoice {
         Self::named(ROCE_TRANSPORT, &own.chain(options).copied().collect::<Vec<_>>())
     }
 
-    /// The same for a path whose round trip is `round_trip`: with timeouts of some of them, and a target delay above,
-    /// if they may be adapted.
+    /// Returns the choice for a path whose round trip is `round_trip`: with timeouts of at least several round trips,
+    /// and a target delay above it, if they may be adapted.
     pub(crate) fn stretched_to(&self, round_trip: Duration) -> Self {
         let mut choice = self.clone();
         let least = round_trip.saturating_mul(TIMEOUT_ROUND_TRIPS).min(TIMEOUT_MAX);
         for (spec, value) in self.profile.options() {
             let wanted = match spec.name {
                 _ if spec.is_timeout() && self.adapts && value != 0 => least.as_ps(),
-                // Of the target, half at least is for queues: then it is what was measured, and all of the default.
+                // At least half of the target delay is for queueing. When the round trip takes more than half, the
+                // target becomes the measured round trip plus the default.
                 TARGET if self.aims && round_trip.as_ps() > value / 2 => round_trip.as_ps().saturating_add(value),
                 _ => continue,
             };
@@ -76,40 +78,40 @@ impl TransportChoice {
         choice
     }
 
-    /// Returns whether it sends, and heeds, notifications of congestion (CNP).
+    /// Returns whether the transport sends and processes congestion notifications (CNP).
     pub fn heeds_marks(&self) -> bool {
         let control = &self.profile.control;
         (control.policy.interest)(&control.params).cnp_interval.is_some()
     }
 
-    /// What a give-up time is counted in, if there is anything.
+    /// Returns the timeout in which a give-up time is counted, if there is one.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.profile.patience_timeout()
     }
 }
 
-/// What is tried when nobody says anything else, best first.
+/// Returns the default transports, best first.
 ///
 /// # Panics
-/// Never: a test makes them.
+/// Never: a test creates them.
 pub fn default_transports() -> Vec<TransportChoice> {
     let choice = |name| TransportChoice::named(name, &[]).expect("the defaults of a transport that exists are legal");
     vec![choice("irn"), choice("roce-gbn")]
 }
 
-/// `profile` with this room's defaults for whatever is not `given`.
+/// Returns `profile` with this crate's defaults for the options that are not `given`.
 ///
 /// # Errors
-/// When the result cannot be right, which takes odd options.
+/// When the resulting combination of options is invalid, which only unusual options cause.
 pub fn host_defaults(mut profile: Profile, given: impl Fn(&str) -> bool) -> Result<Profile, SelectError> {
     let falcons = if profile.protocol.falcon().is_some() { FALCON_DEFAULTS } else { &[] };
     let general = DEFAULTS.iter().filter(|(option, _)| falcons.iter().all(|(own, _)| own != option));
     for (option, value) in falcons.iter().chain(general) {
         let has = profile.options().any(|(spec, _)| spec.name == *option);
         let wanted = match *option {
-            // A cap is part of what a transport is, for those that have one.
+            // A cap is part of the definition of those transports that have one.
             "cap_packets" => profile.cap_packets.is_some(),
-            // Who sets a timeout means it.
+            // A timeout that is set explicitly is not replaced by measured ones.
             "measured_timeouts" => {
                 let is_fixed = profile.options().any(|(spec, _)| spec.is_timeout() && given(spec.name));
                 !is_fixed
@@ -127,62 +129,62 @@ pub fn host_defaults(mut profile: Profile, given: impl Fn(&str) -> bool) -> Resu
 
 /// Defaults by the name of the option; measured with `benches/` on two cores, see there.
 const DEFAULTS: &[(&str, &str)] = &[
-    // What follows is for the first packets.
+    // The values below apply until round trips have been measured.
     ("measured_timeouts", "true"),
-    // IRN, few packets in flight: beyond the 99.9th percentile of a round trip between processes that poll. Half of it
-    // makes 64 queue pairs repeat packets of a peer that is merely busy.
+    // IRN, few packets in flight: beyond the 99.9th percentile of a round trip between processes that poll. With half
+    // of it, 64 queue pairs retransmit packets to a peer that is merely busy.
     ("rto_low", "1ms"),
-    // IRN, many packets in flight: a full window takes 230 us at 37 Gbit/s. A lost retransmission stalls the whole
-    // window for so long: at 1 % loss, twice as much costs a tenth of the goodput.
+    // IRN, many packets in flight: a full window takes 230 us at 37 Gbit/s. A lost retransmission stalls the complete
+    // window for this time: at 1 % loss, twice as much costs a tenth of the goodput.
     ("rto_high", "1ms"),
     // Go-back-N: two ticks of a process that is off its core. Without loss, 1 to 32 ms make no difference on an idle
     // machine; with loss, shorter is faster (README.md has figures).
     ("rto", "8ms"),
-    // TCP's floor under its computed timeout: as IRN's.
+    // Lower bound of TCP's computed timeout: as IRN's.
     ("rto_min", "1ms"),
-    // IRN's cap: packets in flight that keep two processes busy, half of them in the sender's and half in the
-    // receiver's train.
+    // IRN's cap: packets in flight that keep two processes busy, half of them in the sender's train and half in the
+    // receiver's.
     ("cap_packets", "256"),
 ];
 
-/// What Falcon has otherwise. A round trip between processes is 200 us when they are busy, ten times that of the
-/// hardware that Falcon's own defaults are for, and some milliseconds when one of them is off its core: what nobody has
-/// caused who could send less.
+/// Defaults that differ for Falcon. A round trip between processes is 200 us when they are busy, ten times that of the
+/// hardware that Falcon's own defaults are for, and some milliseconds when one of them is off its core: a delay that no
+/// sender could reduce by sending less.
 const FALCON_DEFAULTS: &[(&str, &str)] = &[
-    // Delay to aim at: a few trains at each end. With the 25 us of hardware goodput is a fiftieth.
+    // Target delay: a few trains at each end. With the 25 us of hardware, goodput is a fiftieth.
     ("base_target", "1ms"),
-    // Packets under way that a NIC has room for: of the size of a host's memory, not of a chip's.
+    // Packets in flight for which a NIC has buffers: sized for a host's memory, not for a chip's.
     ("resources", "1000"),
     // As many packets as a full congestion window has.
     ("data_window", "512"),
-    // Packets a round trip that the window grows by, and how small it may become: a loss halves it, three of one packet
-    // close it, and on a host they say little about the network.
+    // Packets per round trip by which the window grows, and its minimum: a loss halves the window, three losses of one
+    // packet close it, and on a host losses are a weak sign of congestion.
     ("increase", "16000"),
     ("window_min", "16384"),
-    // A process that is off its core for a tick has lost nothing.
+    // A process that is off its core for a tick has not lost packets.
     ("rto", "4ms"),
     ("rto_min", "4ms"),
-    // An acknowledgement leaves when what has come is taken in, and trains come whole: a timer would wake the process
-    // for it, 50 us later than it was set to.
+    // An acknowledgement is sent when the received packets have been processed, and trains arrive complete: a timer
+    // would wake the process for it, 50 us later than set.
     ("coalesce_timeout", "0"),
 ];
 
-/// The transport of adapters of other makes.
+/// Transport of adapters of other vendors.
 pub const ROCE_TRANSPORT: &str = "roce-gbn";
 
-/// Options of [`ROCE_TRANSPORT`] among adapters: they count receives in their acknowledgements.
+/// Options of [`ROCE_TRANSPORT`] among adapters: they report posted receives as credits in their acknowledgements.
 const ROCE_OPTIONS: &[(&str, &str)] = &[("end_to_end_credits", "true")];
 
-/// Options that say something of simulated packets alone.
+/// Options that concern simulated packets only.
 const SIMULATED: [&str; 1] = ["extra_header"];
 
-/// The delay that Swift aims at.
+/// Name of the option for Swift's target delay.
 const TARGET: &str = "base_target";
 
-/// Round trips of connection set-up in a timeout: the queues of a loaded path double its round trip, and then some.
+/// Timeout in round trips of the connection setup: the queues of a loaded path more than double its round trip.
 const TIMEOUT_ROUND_TRIPS: u64 = 4;
 
-/// No path makes a timeout longer.
+/// Upper bound of a timeout on any path.
 const TIMEOUT_MAX: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

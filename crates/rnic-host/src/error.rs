@@ -1,4 +1,4 @@
-//! What callers can do wrong, and what the world can refuse them.
+//! Errors: invalid calls, and failures of the system or the network.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use rnic_engine::{MemoryError, ModifyError, ResourceError};
 use rnic_policy::ProfileError;
 use rnic_wire::cm::{RejectReason, ServiceId};
 
-/// Why a NIC could not be opened, or does not do what was asked.
+/// Reason that a NIC could not be opened, or cannot perform a call.
 #[derive(Debug, thiserror::Error)]
 pub enum NicError {
     /// Another socket has the address.
@@ -17,59 +17,60 @@ pub enum NicError {
     /// No interface of this machine has the address.
     #[error("{0} is not an address of this machine")]
     AddressNotAvailable(SocketAddr),
-    /// Opening or binding needs more rights.
+    /// Opening or binding needs more privileges.
     #[error("not allowed to use {0}")]
     NotAllowed(SocketAddr),
-    /// Every port that a NIC of many could have for its own seems to be in use.
+    /// Every port that a NIC on a shared machine could use seems to be in use.
     #[error("no UDP port is free for another device on this machine: each process that opens one needs one")]
     NoPort,
-    /// A setting has a value that it cannot have.
+    /// A setting has an invalid value.
     #[error("{what} is `{found}`, expected {expected}")]
     Setting {
         /// The setting.
         what: &'static str,
         /// Its value.
         found: String,
-        /// What would do.
+        /// Accepted values.
         expected: &'static str,
     },
-    /// Memory could not be had or registered.
+    /// Memory could not be allocated or registered.
     #[error("cannot register {bytes} bytes: {reason}")]
     Memory {
-        /// How many were asked for.
+        /// Number of requested bytes.
         bytes: usize,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// The engine refused to register memory.
     #[error(transparent)]
     Registration(#[from] MemoryError),
-    /// The engine refused to make something.
+    /// The engine refused to create a resource.
     #[error(transparent)]
     Resource(#[from] ResourceError),
-    /// More peers than a NIC keeps.
+    /// The NIC has no space for more peers.
     #[error("too many peers")]
     TooManyPeers,
-    /// This NIC's peers are whole hosts ([`crate::NicConfig::shared`]), or the other way round.
+    /// The call is for the other mode: this NIC's peers are entire hosts ([`crate::NicConfig::shared`]), or it has
+    /// single peers and the call needs hosts.
     #[error("a NIC that {0}")]
     Mode(&'static str),
     /// The address is of the other IP version.
     #[error("{0} is not of the IP version of this NIC")]
     IpVersion(SocketAddr),
-    /// The path carries packets that are too small to be of use.
+    /// The MTU of the path is too small.
     #[error("{to}: the path carries {mtu_bytes} bytes a packet, too few")]
     PathTooNarrow {
-        /// Who was looked for.
+        /// Destination of the path.
         to: std::net::IpAddr,
-        /// IP packet size.
+        /// Largest IP packet, in bytes.
         mtu_bytes: u32,
     },
-    /// The system failed.
+    /// A system call failed.
     #[error("{doing}: {error}")]
     System {
-        /// What was tried.
+        /// The attempted operation.
         doing: &'static str,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
 }
@@ -85,90 +86,90 @@ impl NicError {
     }
 }
 
-/// Why there is no connection.
+/// Reason that a connection could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// Nobody is there, or nobody listens to the service.
+    /// No host is at the address, or no program listens to the service.
     #[error("{to}: connection refused")]
     Refused {
-        /// Who was asked.
+        /// Requested address.
         to: SocketAddr,
     },
-    /// The other side said no.
+    /// The remote end rejected the request.
     #[error("{to}: rejected: {reason}{}", detail_of(detail))]
     Rejected {
-        /// Who was asked.
+        /// Requested address.
         to: SocketAddr,
-        /// Why, as a code of the InfiniBand specification.
+        /// The reason, as a code of the InfiniBand specification.
         reason: RejectReason,
-        /// Why, in words, when the other side gave any.
+        /// The reason as text, when the remote end sent any.
         detail: String,
     },
-    /// No answer.
+    /// No response.
     #[error("{to}: no answer within {after}")]
     TimedOut {
-        /// Who was asked.
+        /// Requested address.
         to: SocketAddr,
-        /// For how long.
+        /// Time that was waited.
         after: Duration,
     },
-    /// There is no way to the address.
+    /// There is no route to the address.
     #[error("{to} is unreachable: {reason}")]
     Unreachable {
-        /// Who was asked.
+        /// Requested address.
         to: SocketAddr,
-        /// What the kernel says.
+        /// Error of the kernel.
         reason: String,
     },
-    /// The path carries packets that are too small to be of use.
+    /// The MTU of the path is too small.
     #[error("{to}: the path carries {mtu_bytes} bytes a packet, too few")]
     PathTooNarrow {
-        /// Who was asked.
+        /// Requested address.
         to: SocketAddr,
-        /// IP packet size.
+        /// Largest IP packet, in bytes.
         mtu_bytes: u32,
     },
-    /// No transport that this side asked for is one that the other side has.
+    /// The remote end supports none of the transports that the local end requires.
     #[error("{to} speaks none of our transports; it has {theirs}")]
     NoCommonTransport {
-        /// Who was asked.
+        /// Requested address.
         to: SocketAddr,
-        /// What it has.
+        /// Transports of the remote end.
         theirs: String,
     },
-    /// Both sides speak Falcon, and not the same.
+    /// Both ends use Falcon, with different parameters.
     #[error("{to} speaks {theirs}; this side has {ours}{hint}")]
     OtherFalcon {
-        /// Who was asked, or has asked.
+        /// Address of the remote end, whichever end made the request.
         to: SocketAddr,
-        /// What it has.
+        /// Parameters of the remote end.
         theirs: String,
-        /// What this side has.
+        /// Parameters of the local end.
         ours: String,
         /// See [`crate::cm::falcon_key_hint`].
         hint: &'static str,
     },
-    /// More connections than a NIC keeps.
+    /// The NIC has no space for more connections.
     #[error("too many connections")]
     TooMany,
-    /// The connection does not exist, or is past this step.
+    /// The connection does not exist, or is in a later state.
     #[error("no connection that is waiting for this")]
     Gone,
     /// The private data do not fit the message.
     #[error("{given} bytes of private data, there is room for {room}")]
     PrivateData {
-        /// How many there are.
+        /// Bytes of private data given.
         given: usize,
-        /// How many fit.
+        /// Bytes that fit.
         room: usize,
     },
-    /// A transport cannot be made of the profile.
+    /// The profile is not a valid transport.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// The NIC refused.
+    /// The NIC returned an error.
     #[error(transparent)]
     Nic(#[from] NicError),
-    /// The queue pair refused.
+    /// Changing the queue pair returned an error.
     #[error(transparent)]
     QueuePair(#[from] ModifyError),
 }
@@ -183,13 +184,13 @@ impl From<ResourceError> for ConnectError {
     }
 }
 
-/// Why nobody can listen.
+/// Reason that listening failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Somebody does already.
+    /// The service has a listener already.
     #[error("service {0:?} is in use")]
     ServiceInUse(ServiceId),
-    /// More services than a NIC keeps.
+    /// The NIC has no space for more services.
     #[error("too many services")]
     TooMany,
 }

@@ -1,18 +1,19 @@
-//! Falcon's packets on sockets: what is around them, where they come from, who may send them.
+//! Falcon packets on sockets: their encapsulation, their sources, and the check of their senders.
 //!
 //! Sources: OCP Falcon Transport Protocol, Rev 0.9, section 7.1 (PSP or ESP over UDP) and 9.2.2 (checks of a receiver);
 //! Falcon (SIGCOMM'25) section 4.3 (paths). Deviations, because this is a process and not an adapter:
 //!
-//! - Packets go to the NIC's own UDP port, where those of the RoCE family go too, and not to PSP's port 1000, which
-//!   needs privileges and which one process of a machine could have. Their first byte tells them apart: 252, PSP's next
-//!   header, is an opcode that no packet of the RoCE family has; none begins with two ones, as our indices of ESP do.
-//! - Without a secret, packets name no key, and their check value is a CRC-32 of all before it in its last four bytes:
-//!   the ICRC's place. UDP's own checksum is too weak, and loopback has none.
-//! - The paths of a connection with several flows are source ports, over IPv6 too, where asking the kernel for a flow
-//!   label is as dear as a socket. The low bits of the label travel in the vector ([`rnic_psp::Vector`]), so what a
-//!   network does to ports does not matter.
-//! - A packet must come from its peer's address, from whatever port; with a secret it must be authentic. Without one,
-//!   any process at the peer's address could forge one.
+//! - Packets are sent to the NIC's own UDP port, which packets of the RoCE family use too, and not to PSP's port 1000,
+//!   which needs privileges and which only one process of a machine could bind. Their first byte distinguishes them:
+//!   252, PSP's next header, is an opcode that no packet of the RoCE family has; none begins with two ones, as the ESP
+//!   indices here do.
+//! - Without a secret, packets name no key, and their check value is a CRC-32 of everything before it in its last four
+//!   bytes: the ICRC's position. UDP's own checksum is too weak, and loopback has none.
+//! - The paths of a connection with several flows are source ports, over IPv6 too, because requesting a flow label from
+//!   the kernel is as expensive as a socket. The low bits of the label travel in the vector ([`rnic_psp::Vector`]), so
+//!   it does not matter when a network changes ports.
+//! - A packet must come from its peer's address, from any port; with a secret it must be authentic. Without one, any
+//!   process at the peer's address could forge one.
 
 mod guard;
 mod repair;
@@ -41,32 +42,32 @@ use crate::sys;
 use guard::Guard;
 pub(crate) use repair::Repairs;
 
-/// What a NIC knows of its Falcon queue pairs, beside what the engine knows.
+/// State of a NIC about its Falcon queue pairs, in addition to the engine's.
 #[derive(Debug)]
 pub(crate) struct Falcon {
     protection: Option<Protection>,
-    /// By queue pair. Never iterated.
+    /// Guards by queue pair. Never iterated.
     guards: HashMap<Qpn, Guard, ByNumber>,
-    /// Of packets without a key.
+    /// Initialization vectors of packets without a key.
     vectors: Vectors,
-    /// Payload that has come before its turn.
+    /// Payload that has arrived out of order.
     pub(crate) kept: Kept,
-    /// Times that a key took the place of another.
+    /// Number of times that a key was replaced by another.
     pub(crate) key_changes: u64,
 }
 
-/// A packet that may be handed to the engine.
+/// A packet that may be passed to the engine.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) packet: Packet,
-    /// Where in the datagram.
+    /// Range of the payload in the datagram.
     pub(crate) payload: Range<usize>,
     pub(crate) peer: PeerId,
     pub(crate) label: FlowLabel,
 }
 
-/// Returns whether a datagram can be Falcon's alone: 252, PSP's next header, is a byte with which an index
-/// of ESP may begin too, and no packet of the RoCE family.
+/// Returns whether a datagram can only be one of Falcon: 252, PSP's next header, is a byte with which an ESP index may
+/// begin too, but no packet of the RoCE family.
 #[inline]
 pub(crate) fn is_falcon(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|first| esp::is_index(*first))
@@ -80,23 +81,24 @@ impl Falcon {
         Self { protection, guards, vectors, kept, key_changes: 0 }
     }
 
-    /// Notes a queue pair that has been made, if it is one of Falcon's.
+    /// Adds a new queue pair, if it is one of Falcon's.
     pub(crate) fn add(&mut self, qpn: Qpn, transport: &Transport) {
         if let Some(shape) = transport.profile().protocol.falcon() {
             self.guards.insert(qpn, Guard::new(shape.flows > 1));
         }
     }
 
-    /// A queue pair is gone.
+    /// Removes a queue pair.
     pub(crate) fn remove(&mut self, qpn: Qpn) {
         self.guards.remove(&qpn);
     }
 
-    /// Notes whom a queue pair is connected to, on the way `addresses`, and makes its keys.
+    /// Records the peer to which a queue pair is connected, with the addresses `addresses`, and creates its keys.
     ///
-    /// Each cookie is the system's, also where a NIC has a seed: two runs of one seed have the same numbers and clock,
-    /// so with the same cookie they would seal other plaintext with the same keys and vectors. And a cookie is
-    /// read by everybody on the way: it shall say nothing of what else comes from the seed, such as keys to memory.
+    /// Each cookie comes from the system, even when the NIC has a seed: two runs of one seed have the same numbers and
+    /// clock, so with the same cookie they would seal different plaintext with the same keys and vectors. And a cookie
+    /// is visible to every host on the path: it must not reveal other values that come from the seed, such as keys to
+    /// memory.
     pub(crate) fn connect(&mut self, qpn: Qpn, connection: &QpConnection, addresses: &Addresses) {
         let Self { protection, guards, .. } = self;
         let Some(guard) = guards.get_mut(&qpn) else { return };
@@ -109,13 +111,13 @@ impl Falcon {
         guard.protect(protection, addresses, (qpn, connection.dest_qpn), cookie.ok());
     }
 
-    /// Whether packets are protected by keys.
+    /// Returns whether packets are protected by keys.
     #[inline]
     pub(crate) fn protects(&self) -> bool {
         self.protection.is_some()
     }
 
-    /// Bytes of the datagram that `packet` travels in.
+    /// Returns the number of bytes of the datagram that carries `packet`.
     #[inline]
     pub(crate) fn datagram_len(&self, packet: &Packet, ip: IpVersion) -> u32 {
         let form = match self.form() {
@@ -126,32 +128,33 @@ impl Falcon {
         packet.udp_payload_len(Encapsulation { ip, form })
     }
 
-    /// The encapsulation of packets that are protected.
+    /// Returns the encapsulation of protected packets.
     #[inline]
     fn form(&self) -> Option<Form> {
         self.protection.as_ref().map(|protection| protection.form)
     }
 
-    /// Which of the peer's paths a packet takes: 0 from the NIC's port, others from ports of their own.
+    /// Returns the index of the path to the peer that a packet takes: path 0 uses the NIC's port, others their own
+    /// source ports.
     #[inline]
     pub(crate) fn path_of(&self, transmit: &FalconTransmit) -> u8 {
         let spreads = self.guards.get(&transmit.from).is_some_and(Guard::spreads);
         if spreads { 1 + transmit.label.get() as u8 % PATHS_MAX as u8 } else { 0 }
     }
 
-    /// Whether a packet may leave: not without a key where there should be one.
+    /// Returns whether a packet may be sent: one that needs a key must have it.
     #[inline]
     pub(crate) fn can_write(&self, transmit: &FalconTransmit) -> bool {
         self.protection.is_none() || self.guards.get(&transmit.from).is_some_and(Guard::has_keys)
     }
 
-    /// Writes the datagram of a packet that leaves at `now` to `out`, which has its length.
+    /// Writes the datagram of a packet that is sent at `now` to `out`, which has its length.
     ///
     /// # Errors
-    /// When its payload is gone; nothing was sealed then.
+    /// When its payload is unmapped; nothing has been sealed then.
     ///
     /// # Panics
-    /// When it may not leave ([`Self::can_write`]).
+    /// When it may not be sent ([`Self::can_write`]).
     pub(crate) fn write(
         &mut self,
         now: Time,
@@ -188,7 +191,7 @@ impl Falcon {
         Ok(())
     }
 
-    /// Puts a packet without a key that leaves at `now`, piece by piece: its datagram without the check value.
+    /// Writes a packet without a key that is sent at `now`, piece by piece: its datagram without the check value.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -208,7 +211,7 @@ impl Falcon {
         Ok(())
     }
 
-    /// What stands before the payload of a packet without a key.
+    /// Returns the bytes before the payload of a packet without a key.
     #[inline]
     fn front_in_clear<'a>(&mut self, now: Time, transmit: &FalconTransmit, front: &'a mut [u8; FRONT_MAX]) -> &'a [u8] {
         let headers = front[psp::LEN..].first_chunk_mut().expect("there is room for both");
@@ -239,7 +242,7 @@ impl Falcon {
         Admitted::read(datagram, message, header.iv.timestamp, peer, label)
     }
 
-    /// As [`Self::admit`], within ESP: which connection it is for, the index says.
+    /// As [`Self::admit`], within ESP: the index names the connection.
     #[inline]
     fn admit_esp(&mut self, source: IpAddr, datagram: &mut [u8]) -> Result<Admitted, RxDrop> {
         let (header, layout) = esp::parse(datagram).map_err(|_| RxDrop::Malformed)?;
@@ -247,12 +250,13 @@ impl Falcon {
         let label = guard.open_esp(&header, layout, datagram)?;
         let message = layout.message(datagram).map_err(|_| RxDrop::Malformed)?;
         let admitted = Admitted::read(datagram, message, header.iv.timestamp, peer, label)?;
-        // It concerns another connection only if its sender says so too.
+        // The index and the sender's connection id must name the same connection.
         if admitted.packet.cid.get() == header.spi & Qpn::MAX.get() { Ok(admitted) } else { Err(RxDrop::Malformed) }
     }
 
-    /// Reads the headers of what came through memory from `source`: a datagram without a key and without its check
-    /// value, for memory flips no bits. What it says may change at any time, so its front is copied out first.
+    /// Reads the headers of a packet that arrived through shared memory from `source`: a datagram without a key and
+    /// without its check value, because memory does not flip bits. Its contents may change at any time, so its front is
+    /// copied out first.
     #[inline]
     pub(crate) fn admit_in_clear(&mut self, source: IpAddr, bytes: Arrived<'_>) -> Result<Admitted, RxDrop> {
         let mut front = [0; FRONT_MAX];
@@ -269,7 +273,7 @@ impl Falcon {
         Ok(Admitted::new(decoded, message.start, peer, Vector::read(header.iv).label))
     }
 
-    /// What is known of the queue pair that `message` is for, and its peer, if that is who sends from `source`.
+    /// Returns the guard of the queue pair that `message` is for, and its peer, if the peer sends from `source`.
     #[inline]
     fn guard_of(&mut self, source: IpAddr, message: &[u8]) -> Result<(&mut Guard, PeerId), RxDrop> {
         let [_, high, middle, low] = *message.first_chunk().ok_or(RxDrop::Malformed)?;
@@ -299,7 +303,7 @@ impl Admitted {
         Ok(Self::new(decoded, start, peer, label))
     }
 
-    /// What was decoded from byte `start` of a datagram on.
+    /// Creates the value from the headers decoded from byte `start` of a datagram on.
     #[inline]
     fn new(decoded: Decoded, start: usize, peer: PeerId, label: u8) -> Self {
         let payload = decoded.payload.start + start..decoded.payload.end + start;
@@ -307,7 +311,7 @@ impl Admitted {
     }
 }
 
-/// What stands behind the payload, so that the packet has whole words.
+/// Returns the padding behind the payload that rounds the packet up to a multiple of four bytes.
 #[inline]
 fn pad_of(transmit: &FalconTransmit) -> &'static [u8] {
     &[0; 3][..transmit.packet.pad_len() as usize]
@@ -356,17 +360,17 @@ fn check_in_clear(header: &Header, datagram: &[u8]) -> Result<(), RxDrop> {
     if icv[..CRC_AT] == [0; CRC_AT] && icv[CRC_AT..] == crc { Ok(()) } else { Err(RxDrop::Icrc) }
 }
 
-/// Bytes that may stand before the payload, at most.
+/// Maximum number of bytes before the payload.
 const FRONT_MAX: usize = psp::LEN_MAX + HEADERS_MAX;
 
 const KEPT_FORMAT: &str = "the engine keeps to the format";
 
-/// Where the CRC of a datagram in clear stands in its check value.
+/// Offset of the CRC of a datagram in clear within its check value.
 const CRC_AT: usize = psp::ICV_LEN - size_of::<u32>();
 
-/// Paths that packets of connections with several flows take. Which, the low bits of the label say, of which the lowest
-/// are the flow's index: of two flows each has eight of its own, of four four, of eight two. A flow that is moved
-/// leaves its path: the bit above the index changes.
+/// Number of paths for packets of connections with several flows. The low bits of the label select the path, and the
+/// lowest of them are the flow's index: of two flows each has eight paths of its own, of four four, of eight two. A
+/// flow that is moved changes its path, because the bit above the index changes.
 pub(crate) const PATHS_MAX: usize = 16;
 
 #[cfg(test)]

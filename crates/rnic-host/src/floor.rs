@@ -1,10 +1,11 @@
-//! What the kernel does without us: the floor that every benchmark of this room stands on.
+//! Kernel baseline: the performance of the kernel's own sockets, to which every benchmark of this crate is compared.
 //!
-//! Measured in the same process run as our own figures, because a shared machine changes from minute to minute and only
-//! ratios mean something. Each contest has two threads, as a NIC and its peer have two: neither side gets more of the
-//! machine.
+//! Measured in the same process run as the NIC's own figures, because the load of a shared machine changes from minute
+//! to minute and only ratios are meaningful. Each measurement has two threads, as a NIC and its peer have two: neither
+//! side gets more of the machine.
 //!
-//! The UDP contests poll without sleeping, as our NIC does when its program polls; TCP blocks, as it does in practice.
+//! The UDP measurements poll without sleeping, as the NIC does when its program polls; TCP blocks, as it does in
+//! practice.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -18,26 +19,26 @@ use crate::marking::Marking;
 pub use crate::sys::OnProcessor;
 use crate::sys::{Outgoing, ReceiveBatch, SocketOptions, UdpSocket, wait};
 
-/// A quantity of data and the time it took.
+/// An amount of received data and the time it took.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Stream {
-    /// Bytes that arrived.
+    /// Bytes received.
     pub bytes: u64,
-    /// From the first to the last.
+    /// Time from the first to the last byte.
     pub elapsed: Duration,
 }
 
 impl Stream {
-    /// Gigabits per second that arrived.
+    /// Returns the goodput of the receiver, in gigabits per second.
     pub fn goodput_gbps(&self) -> f64 {
         self.bytes as f64 * 8.0 / self.elapsed.as_secs_f64() / 1e9
     }
 }
 
-/// Kernel TCP over `ip` (a loopback address): one connection, one way, `write_bytes` a call, for `duration`.
+/// Measures kernel TCP over `ip` (a loopback address): one connection, one way, `write_bytes` a call, for `duration`.
 ///
 /// # Errors
-/// What the sockets say.
+/// The error of the sockets.
 pub fn tcp_stream(ip: IpAddr, write_bytes: usize, duration: Duration) -> io::Result<Stream> {
     let listener = TcpListener::bind(SocketAddr::new(ip, 0))?;
     let address = listener.local_addr()?;
@@ -65,10 +66,11 @@ pub fn tcp_stream(ip: IpAddr, write_bytes: usize, duration: Duration) -> io::Res
     join(receiver)
 }
 
-/// Bare UDP over `ip`, ping-pong of `payload_bytes`: half of each round trip in nanoseconds. Both sides poll.
+/// Measures bare UDP over `ip`, ping-pong of `payload_bytes`: returns half of each round trip in nanoseconds. Both
+/// sides poll.
 ///
 /// # Errors
-/// What the sockets say; `TimedOut` when an answer is lost.
+/// The error of the sockets; `TimedOut` when a response is lost.
 pub fn udp_ping_pong(ip: IpAddr, payload_bytes: usize, rounds: u64) -> io::Result<Histogram<u64>> {
     let (client, server) = (socket(ip, false)?, socket(ip, false)?);
     let (client_address, server_address) = (client.local_addr(), server.local_addr());
@@ -96,12 +98,12 @@ pub fn udp_ping_pong(ip: IpAddr, payload_bytes: usize, rounds: u64) -> io::Resul
     Ok(histogram)
 }
 
-/// Bare UDP over `ip` with segmentation offload at both ends: trains of `payload_bytes` a datagram for `duration`. The
-/// receiver answers every train, and the sender keeps [`WINDOW_BYTES`] under way: nothing is lost, nothing is copied
-/// but by the kernel.
+/// Measures bare UDP over `ip` with segmentation offload at both ends: trains of `payload_bytes` a datagram for
+/// `duration`. The receiver acknowledges every train, and the sender keeps [`WINDOW_BYTES`] in flight: nothing is lost,
+/// and only the kernel copies data.
 ///
 /// # Errors
-/// What the sockets say; `TimedOut` when a train is lost after all.
+/// The error of the sockets; `TimedOut` when a train is lost after all.
 pub fn udp_stream(ip: IpAddr, payload_bytes: usize, duration: Duration) -> io::Result<Stream> {
     let (sender, receiver) = (socket(ip, true)?, socket(ip, true)?);
     let (sender_address, receiver_address) = (sender.local_addr(), receiver.local_addr());
@@ -141,8 +143,9 @@ pub fn udp_stream(ip: IpAddr, payload_bytes: usize, duration: Duration) -> io::R
     join(receiving)
 }
 
-/// An end of transfers over bare UDP with segmentation offload: each goes in trains and is answered by a byte. Who
-/// waits sleeps. Any transport on such sockets does as much at least: nothing is checked, kept in order or sent again.
+/// One end of transfers over bare UDP with segmentation offload: each is sent in trains and acknowledged by one byte.
+/// The waiting end sleeps. This is a lower bound of the work of any transport on such sockets: there are no checks, no
+/// ordering and no retransmission.
 #[derive(Debug)]
 pub struct Transfers {
     socket: UdpSocket,
@@ -150,23 +153,23 @@ pub struct Transfers {
 }
 
 impl Transfers {
-    /// An end at some port of `ip`.
+    /// Opens an end at a free port of `ip`.
     ///
     /// # Errors
-    /// What the socket says.
+    /// The error of the socket.
     pub fn open(ip: IpAddr) -> io::Result<Self> {
         Ok(Self { socket: socket(ip, true)?, batch: ReceiveBatch::new(RECEIVE_AT_ONCE) })
     }
 
-    /// Where the other end sends to.
+    /// Returns the address to which the remote end sends.
     pub fn local_addr(&self) -> SocketAddr {
         self.socket.local_addr()
     }
 
-    /// Sends `data` to `to`, `payload_bytes` a datagram, and waits for the answer.
+    /// Sends `data` to `to`, `payload_bytes` a datagram, and waits for the acknowledgement.
     ///
     /// # Errors
-    /// What the socket says; `TimedOut` when something is lost.
+    /// The error of the socket; `TimedOut` when something is lost.
     pub fn send(&mut self, to: SocketAddr, data: &[u8], payload_bytes: usize) -> io::Result<()> {
         let to = to.into();
         for part in data.chunks(train_len(payload_bytes)) {
@@ -176,10 +179,10 @@ impl Transfers {
         self.sleep_for_some()
     }
 
-    /// Takes in transfers of `bytes` from `from`, and answers each, until a single byte comes.
+    /// Receives transfers of `bytes` from `from`, and acknowledges each, until a single byte is received.
     ///
     /// # Errors
-    /// What the socket says; `TimedOut` when something is lost.
+    /// The error of the socket; `TimedOut` when something is lost.
     pub fn answer(&mut self, from: SocketAddr, bytes: usize) -> io::Result<()> {
         let (from, mut had) = (from.into(), 0);
         loop {
@@ -197,10 +200,10 @@ impl Transfers {
         }
     }
 
-    /// Tells the end at `to`, which answers, that nothing more comes.
+    /// Signals the end at `to`, which acknowledges transfers, that no more data follows.
     ///
     /// # Errors
-    /// What the socket says.
+    /// The error of the socket.
     pub fn end(&self, to: SocketAddr) -> io::Result<()> {
         send(&self.socket, &to.into(), &[IoSlice::new(&[0])], None)
     }
@@ -217,7 +220,7 @@ impl Transfers {
     }
 }
 
-/// Bytes of a train of datagrams of `payload_bytes`.
+/// Returns the number of bytes of a train of datagrams of `payload_bytes`.
 fn train_len(payload_bytes: usize) -> usize {
     (TRAIN_BYTES / payload_bytes).clamp(1, crate::sys::SEGMENTS_MAX) * payload_bytes
 }
@@ -235,7 +238,7 @@ fn poll_one(socket: &UdpSocket, batch: &mut ReceiveBatch) -> io::Result<usize> {
     poll(socket, batch, 1)
 }
 
-/// Polls until something is there.
+/// Polls until a datagram is received.
 fn poll(socket: &UdpSocket, batch: &mut ReceiveBatch, wanted: usize) -> io::Result<usize> {
     let start = Instant::now();
     loop {
@@ -255,18 +258,18 @@ fn join<T>(thread: thread::JoinHandle<io::Result<T>>) -> io::Result<T> {
     thread.join().map_err(|_| io::Error::other("a thread of the measurement has failed"))?
 }
 
-/// What the UDP stream keeps under way: half of what an ordinary kernel lets a receive buffer grow to by default would
-/// be too little, a few megabytes fall out of the cache; the verbs study used the same.
+/// Bytes that the UDP stream keeps in flight: half of the size to which an ordinary kernel lets a receive buffer grow
+/// by default would be too little, and a few megabytes exceed the cache; the verbs study used the same.
 const WINDOW_BYTES: usize = 400_000;
-/// Payload of a train: below the 65 507 bytes that a datagram holds.
+/// Payload bytes of a train: below the 65 507 bytes that a datagram holds.
 const TRAIN_BYTES: usize = 62_000;
 const RECEIVE_AT_ONCE: usize = 8;
 const BUFFER_BYTES: usize = 4 << 20;
-/// What a TCP receiver reads at once, at least.
+/// Minimum number of bytes that a TCP receiver reads per call.
 const TCP_READ_BYTES: usize = 128 << 10;
-/// Reading the clock costs as much as an empty poll.
+/// Polls between two reads of the clock, because reading it costs as much as an empty poll.
 const POLLS_PER_LOOK: usize = 64;
-/// Longest latency that is told apart: a minute, far beyond `LOST_AFTER`.
+/// Longest latency that the histogram resolves: a minute, far beyond `LOST_AFTER`.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 const LOST_AFTER: Duration = Duration::from_secs(5);
 

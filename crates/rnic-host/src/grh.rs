@@ -1,9 +1,9 @@
-//! The global route header that a datagram is received with: 40 bytes in front of its payload.
+//! The global route header of a received datagram: 40 bytes in front of its payload.
 //!
-//! Source: InfiniBand Architecture annex A17 (RoCEv2): over IPv6 the IPv6 header stands there; over IPv4 the IPv4
-//! header stands in the last 20 bytes, and the first 20 say nothing. Whoever makes an address handle of it
-//! (`ibv_init_ah_from_wc`) tells the two apart by version and checksum. The socket has kept the headers to itself, so
-//! they are made again from what it has said.
+//! Source: InfiniBand Architecture annex A17 (RoCEv2): over IPv6 it is the IPv6 header; over IPv4 the IPv4 header is in
+//! the last 20 bytes, and the first 20 are undefined. A program that creates an address handle from it
+//! (`ibv_init_ah_from_wc`) distinguishes the two by version and checksum. The socket does not deliver the headers, so
+//! they are reconstructed from the information that it does deliver.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ use crate::marking::Marking;
 /// A global route header.
 pub(crate) type Grh = [u8; GRH_LEN as usize];
 
-/// The header of a datagram of `udp_payload_len` bytes that came on `way` with this marking.
+/// Returns the header of a datagram of `udp_payload_len` bytes that was received on `way` with this marking.
 pub(crate) fn grh(way: &Addresses, marking: Marking, udp_payload_len: u32) -> Grh {
     let mut bytes = [0; GRH_LEN as usize];
     let udp_len = net::UDP_LEN + udp_payload_len;
@@ -49,12 +49,12 @@ pub(crate) fn grh(way: &Addresses, marking: Marking, udp_payload_len: u32) -> Gr
     bytes
 }
 
-/// Whether a header from [`grh`] is IPv4's.
+/// Returns whether a header from [`grh`] is IPv4's.
 pub(crate) fn is_ipv4(grh: &Grh) -> bool {
     grh[0] >> 4 != 6
 }
 
-/// The internet checksum (RFC 1071) of a header whose checksum is zero.
+/// Returns the internet checksum (RFC 1071) of a header whose checksum field is zero.
 fn checksum(header: &[u8]) -> u16 {
     let sum: u32 = header.as_chunks().0.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
     let folded = (sum & 0xffff) + (sum >> 16);

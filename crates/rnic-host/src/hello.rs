@@ -1,17 +1,19 @@
-//! Whether both ends of a connection go by the same, where nobody else makes sure that they do.
+//! Check that both ends of a connection use the same settings, where no other mechanism ensures it.
 //!
 //! Programs that exchange queue pair numbers by themselves exchange no settings. Ends with different transports drop
-//! each other's packets, and all that a program hears is "retry exceeded"; with different MTUs it is an invalid
-//! request; of Falcon's order and flows it hears nothing. So a NIC that shares its machine says what a queue pair goes
-//! by when it is connected ([`rnic_wire::hello`]), and hears what the other end does. Where they differ, people are
-//! told what to change ([`Differs`]). Packets do not wait for it, and nothing is done about it: the ends are theirs.
+//! each other's packets, and the program sees only "retry exceeded"; with different MTUs it sees an invalid request;
+//! differences in Falcon's ordering and flows are not reported at all. So a NIC that shares its machine sends the
+//! settings of a queue pair when it is connected ([`rnic_wire::hello`]), and receives those of the remote end. Where
+//! they differ, the user is told what to change ([`Differs`]). Packets do not wait for this, and no action is taken:
+//! the settings are up to the programs.
 //!
-//! The end that is connected first asks in vain: the other knows of no connection yet, and does not answer. When that
-//! one is connected, it says its own, which is compared and answered. So only what the network loses needs another try,
-//! and a peer that speaks no hello is asked a few times and then left alone.
+//! The request of the end that is connected first has no effect: the other end knows of no connection yet, and does not
+//! respond. When that end is connected, it sends its own settings, which are compared and answered. So only messages
+//! lost by the network need another try, and a peer that does not support this protocol is asked a few times and then
+//! no more.
 //!
-//! Messages are in clear, and anybody at the peer's address who knows both numbers can make one: it is worth a wrong
-//! line on standard error, once for each queue pair.
+//! Messages are in clear, and any process at the peer's address that knows both numbers can forge one: the worst effect
+//! is a wrong line on standard error, once for each queue pair.
 //!
 //! This is a state machine without a socket, as `credit` is.
 
@@ -26,24 +28,24 @@ use rnic_wire::hello::{Hello, Terms};
 
 use crate::cm::{falcon_key_hint, falcon_text};
 
-/// What is known of the connections of queue pairs.
+/// Settings exchange of all connected queue pairs.
 #[derive(Debug, Default)]
 pub(crate) struct Hellos {
-    /// Those that have been connected.
+    /// Queue pairs that have been connected.
     pairs: BTreeMap<Qpn, Pair>,
-    /// Those whose far end is to be asked, and when: each once.
+    /// Queue pairs whose remote end is to be asked, and the time of the request; each is listed once.
     asks: BTreeSet<(Time, Qpn)>,
-    /// No peer is asked before.
+    /// Time before which no peer is asked.
     pause_until: Time,
 }
 
-/// A queue pair and its far end.
+/// A queue pair and its remote end.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     peer: PeerId,
     far: Qpn,
     ours: Terms,
-    /// When to ask; `None` once the far end has been heard, or was asked often enough.
+    /// Time of the next request; `None` once the remote end has responded, or was asked often enough.
     ask_at: Option<Time>,
     asked: u32,
     is_told: bool,
@@ -56,19 +58,19 @@ pub(crate) struct Letter {
     pub(crate) hello: Hello,
 }
 
-/// The ends of a connection go by different things.
+/// The ends of a connection use different settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Differs {
-    /// Where the other end is.
+    /// Address of the remote end.
     pub peer: IpAddr,
-    /// What it goes by.
+    /// Settings of the remote end.
     pub theirs: Terms,
-    /// What ours does.
+    /// Settings of the local end.
     pub ours: Terms,
 }
 
 impl Hellos {
-    /// Queue pair `qpn`, which goes by `ours`, has been connected to `far` at `peer`.
+    /// Records that queue pair `qpn`, with the settings `ours`, has been connected to `far` at `peer`.
     pub(crate) fn connected(&mut self, now: Time, qpn: Qpn, (peer, far): (PeerId, Qpn), ours: Terms) {
         self.gone(qpn);
         let pair = Pair { peer, far, ours, ask_at: Some(now), asked: 0, is_told: false };
@@ -76,21 +78,21 @@ impl Hellos {
         self.asks.insert((now, qpn));
     }
 
-    /// Queue pair `qpn` is connected no more.
+    /// Records that queue pair `qpn` is no longer connected.
     pub(crate) fn gone(&mut self, qpn: Qpn) {
         if let Some(at) = self.pairs.remove(&qpn).and_then(|pair| pair.ask_at) {
             self.asks.remove(&(at, qpn));
         }
     }
 
-    /// When there will be questions.
+    /// Returns the time of the next requests.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Time> {
         self.asks.first().map(|(at, _)| (*at).max(self.pause_until))
     }
 
-    /// Questions that are due, a few at a time: thousands of queue pairs that are connected at once would fill the
-    /// other end's receive buffer with them, and its packets would be lost.
+    /// Returns the requests that are due, a few at a time: thousands of queue pairs that are connected at the same time
+    /// would fill the remote end's receive buffer with them, and its packets would be lost.
     pub(crate) fn take_due(&mut self, now: Time) -> Vec<Letter> {
         let mut letters = Vec::new();
         while self.next_due().is_some_and(|at| at <= now) {
@@ -108,7 +110,7 @@ impl Hellos {
         letters
     }
 
-    /// A message has come from `peer`: what to answer, and what differs, which is said once.
+    /// Processes a message from `peer`: returns the response, and the differing settings, which are reported once.
     pub(crate) fn heard(&mut self, peer: PeerId, hello: &Hello) -> (Option<Letter>, Option<[Terms; 2]>) {
         let known = self.pairs.get_mut(&hello.to);
         let Some(pair) = known.filter(|pair| (pair.peer, pair.far) == (peer, hello.from)) else { return (None, None) };
@@ -155,14 +157,14 @@ impl Display for Differs {
     }
 }
 
-/// Questions about one connection, at most: what the network loses, and who is slow.
+/// Maximum number of requests about one connection: covers losses of the network, and slow peers.
 const ASKS: u32 = 4;
 
-/// Questions that leave together, and the time until the next ones: some 60,000 a second.
+/// Requests that are sent together, and the time until the next ones: some 60,000 a second.
 const ASKS_AT_ONCE: usize = 16;
 const PAUSE: Duration = Duration::from_us(250);
 
-/// After the first question; after each further one twice as long.
+/// Interval after the first request; it doubles after each further one.
 const ASK_AGAIN: Duration = Duration::from_ms(25);
 
 #[cfg(test)]

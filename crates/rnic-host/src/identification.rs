@@ -1,21 +1,21 @@
-//! Which IPv4 identifications packets from real RoCEv2 peers may have.
+//! Check of the IPv4 identifications that packets from real RoCEv2 peers may have.
 //!
 //! Adapters and Linux number their IPv4 packets, and the ICRC covers the number, which a UDP socket does not see. The
-//! ICRC says which number would make a packet right ([`IdentificationFinder`]): one wrong packet in 65,536 has one. So
-//! not every number is taken. Linux counts for each pair of hosts, and skips some while clock ticks pass; adapters
-//! count, each queue pair perhaps for itself. A host is known by where its latest numbers were, at most [`STREAMS`]
-//! places, and a packet is right whose number follows closely on one of them.
+//! number that would make a packet right can be computed from the ICRC ([`IdentificationFinder`]): for one corrupted
+//! packet in 65,536 there is one. So not every number is accepted. Linux counts for each pair of hosts, and skips some
+//! while clock ticks pass; adapters count, possibly separately for each queue pair. A host is known by its latest
+//! numbers, at most [`STREAMS`] positions, and a packet is accepted when its number closely follows one of them.
 //!
-//! A packet that was corrupted on the way, and that the checksums below us have not found, is taken for right
+//! A packet that was corrupted on the way, and that the checksums of lower layers have not detected, is accepted
 //!
-//! - with a probability of `STREAMS * 2 * NEAR / 2^32`, one in two million, from a host that is heard of often; numbers
-//!   that may have passed in a pause widen that to at most one in 65,536 after 16 seconds;
+//! - with a probability of `STREAMS * 2 * NEAR / 2^32`, one in two million, from a host from which packets arrive
+//!   often; numbers that may have passed in a pause widen that to at most one in 65,536 after 16 seconds;
 //! - of one in 65,536 when it is the first packet of a host, or of one whose numbers follow no order;
-//! - of one in 2^32, as with our own, when packets come over IPv6 or all have identification 0.
+//! - of one in 2^32, as between OpenRNIC NICs, when packets come over IPv6 or all have identification 0.
 //!
-//! A packet whose number is far from all known places is dropped as one with a wrong ICRC, and its place is remembered:
-//! the next one from there is right. A host of which [`DISORDER_AFTER`] such packets come in a row, which corruption
-//! makes once in 2^128, draws its numbers at random, and all are taken from then on.
+//! A packet whose number is far from all known positions is dropped as one with a wrong ICRC, and its position is
+//! recorded: the next one from there is accepted. A host from which [`DISORDER_AFTER`] such packets arrive in a row,
+//! which corruption causes once in 2^128, generates its numbers at random, and all are accepted from then on.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -26,25 +26,25 @@ use rnic_wire::icrc::IdentificationFinder;
 
 use crate::carry;
 
-/// Where hosts' numbers were last.
+/// Latest identification numbers of hosts.
 #[derive(Debug)]
 pub(crate) struct Identifications {
-    /// By address. Hosts that share a place forget each other: the next packet is a first one again.
+    /// Hosts by address. Hosts that share an entry replace each other: the next packet counts as a first one again.
     hosts: Box<[Host]>,
-    /// By length.
+    /// Finders by packet length.
     finders: Box<[Option<(u32, IdentificationFinder)>]>,
 }
 
 #[derive(Clone, Debug)]
 struct Host {
     ip: Ipv4Addr,
-    /// Latest first.
+    /// Number sequences, latest first.
     streams: ArrayVec<Stream, STREAMS>,
-    /// Packets in a row whose numbers were far from all known ones.
+    /// Consecutive packets whose numbers were far from all known ones.
     strays: u8,
 }
 
-/// Where a host's numbers were last, and when.
+/// The last number of a sequence of a host, and its time.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     last: u16,
@@ -59,8 +59,8 @@ impl Default for Identifications {
 }
 
 impl Identifications {
-    /// Whether the last four bytes of `datagram`, which came from `source`, are its ICRC. `prefix` is that of packets
-    /// with identification 0.
+    /// Returns whether the last four bytes of `datagram`, which came from `source`, are its ICRC. `prefix` is that of
+    /// packets with identification 0.
     pub(crate) fn verify(&mut self, now: Time, source: IpAddr, prefix: IcrcPrefix, datagram: &[u8]) -> bool {
         let Some(difference) = carry::difference(prefix, datagram) else { return false };
         if difference == 0 {
@@ -71,14 +71,14 @@ impl Identifications {
         self.host(ip).expects(now, identification)
     }
 
-    /// The identification that makes `datagram` right, if there is one.
+    /// Returns the identification for which the ICRC of `datagram` is right, if there is one.
     pub(crate) fn find(&mut self, prefix: IcrcPrefix, datagram: &[u8]) -> Option<u16> {
         let difference = carry::difference(prefix, datagram)?;
         self.finder(datagram.len() as u32).find(difference)
     }
 
     fn finder(&mut self, len: u32) -> IdentificationFinder {
-        // Lengths of a connection are few, and multiples of four.
+        // A connection has few different packet lengths, and they are multiples of four.
         let place = &mut self.finders[(len / 4) as usize % FINDERS];
         match place {
             Some((known, finder)) if *known == len => *finder,
@@ -97,7 +97,7 @@ impl Identifications {
 }
 
 impl Host {
-    /// Returns whether a packet with this number is one to expect; notes where it was.
+    /// Returns whether a packet with this number is expected; records its position.
     fn expects(&mut self, now: Time, identification: u16) -> bool {
         let here = Stream { last: identification, heard: now };
         if let Some(index) = self.streams.iter().position(|stream| stream.leads_to(now, identification)) {
@@ -105,7 +105,7 @@ impl Host {
             let is_newer = identification.wrapping_sub(stream.last) <= u16::MAX / 2;
             *stream = if is_newer { here } else { Stream { heard: now, ..*stream } };
             self.streams[..=index].rotate_right(1);
-            // One that draws at random stays so: now and then its numbers happen to be near.
+            // A host with random numbers is still treated so when some of its numbers happen to be near.
             if !self.is_in_disorder() {
                 self.strays = 0;
             }
@@ -126,7 +126,7 @@ impl Host {
 }
 
 impl Stream {
-    /// Returns whether `identification` may come next, or is one of those that were overtaken.
+    /// Returns whether `identification` may come next, or belongs to a packet that was overtaken.
     fn leads_to(&self, now: Time, identification: u16) -> bool {
         let ticks = now.since(self.heard).as_ps() / TICK.as_ps();
         let ahead = NEAR.saturating_add(u16::try_from(ticks).unwrap_or(u16::MAX)).min(AHEAD_MAX);
@@ -134,26 +134,26 @@ impl Stream {
     }
 }
 
-/// Hosts that are remembered.
+/// Number of hosts in the table.
 const HOSTS: usize = 256;
 
-/// Lengths whose finders are remembered.
+/// Number of packet lengths whose finders are kept.
 const FINDERS: usize = 64;
 
-/// Places of a host: its queue pairs may count for themselves, and some at the same time.
+/// Number sequences per host: its queue pairs may count separately, and some at the same time.
 const STREAMS: usize = 4;
 
-/// Numbers that may have gone to others, or got lost, between two packets that come, or that one may come late by.
-/// A train that we cut is numbered from 0, and has fewer packets.
+/// Largest distance of a number: numbers between two received packets may have been used for other hosts or lost, and a
+/// packet may be overtaken by as many. A train split by the local kernel is numbered from 0, and has fewer packets.
 const NEAR: u16 = 256;
 
-/// The most that is skipped, after any pause.
+/// Largest number of skipped identifications, after any pause.
 const AHEAD_MAX: u16 = 1 << 14;
 
-/// In a pause, Linux skips as many numbers as its clock ticks, at most: 1000 a second.
+/// In a pause, Linux skips at most as many numbers as its clock ticks: 1000 a second.
 const TICK: Duration = Duration::from_ms(1);
 
-/// So many in a row follow no order.
+/// Number of consecutive packets far from all known positions after which a host counts as random.
 const DISORDER_AFTER: u8 = 8;
 
 #[cfg(test)]

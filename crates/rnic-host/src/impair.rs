@@ -1,13 +1,13 @@
-//! A bad network, made at home: loss, duplication, corruption, reordering, delay and a slow link, packet by packet.
+//! Simulated network faults: loss, duplication, corruption, reordering, delay and a slow link, packet by packet.
 //!
-//! It stands between the engine and the socket, on the sending side, and judges every packet by itself. Where it stands
-//! matters: a fault behind segmentation offload would hit trains of packets and measure something else (verbs study,
-//! section 3.10). Both directions of a connection are impaired when both ends are configured so; each draws its own
-//! numbers.
+//! The impairment is applied between the engine and the socket, on the sending side, to each packet separately. The
+//! position matters: a fault behind segmentation offload would hit trains of packets and measure something else (verbs
+//! study, section 3.10). Both directions of a connection are impaired when both ends are configured so; each generates
+//! its own random numbers.
 //!
-//! Every knob draws from a stream of its own, once per packet, so that the fate of the n-th packet to the m-th peer
-//! depends on the seed and the NIC's name alone, and switching one knob on does not move the others. What *is* the n-th
-//! packet depends on the machine's timing; in the fabric, it does not.
+//! Every setting uses its own random stream, once per packet, so that the fate of the n-th packet to the m-th peer
+//! depends on the seed and the NIC's name alone, and enabling one setting does not change the others. Which packet *is*
+//! the n-th one depends on the machine's timing; in the fabric, it does not.
 //!
 //! The order of events on the way: loss, corruption, duplication; then the queue of the slow link, delay and jitter; a
 //! packet that is reordered waits, besides, until some later ones have passed.
@@ -21,31 +21,30 @@ use arrayvec::ArrayVec;
 
 pub(crate) use line::DelayLine;
 
-/// What shall happen to packets that this NIC sends. The default is nothing.
+/// Faults applied to the packets that this NIC sends. The default is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Impairment {
-    /// Decides everything that is left to chance.
+    /// Seed of all random decisions.
     pub seed: u64,
-    /// Packets that vanish.
+    /// Probability that a packet is lost.
     pub loss: Probability,
-    /// Packets that arrive with one bit wrong; the receiver's ICRC finds them.
+    /// Probability that one bit of a packet is flipped; the receiver's ICRC detects it.
     pub corrupt: Probability,
-    /// Packets that arrive twice.
+    /// Probability that a packet arrives twice.
     pub duplicate: Probability,
-    /// Packets that are overtaken.
+    /// Probability that a packet is overtaken.
     pub reorder: Probability,
-    /// By how many later packets to the same peer.
+    /// Number of later packets to the same peer that overtake it.
     pub reorder_packets: u32,
-    /// But not for longer than this.
+    /// Maximum time that it is held for this.
     pub reorder_hold: Duration,
-    /// How much later every packet arrives.
+    /// Delay added to every packet.
     pub delay: Duration,
-    /// How much later besides, at most; uniformly distributed. Packets overtake each other when it exceeds their
-    /// distance.
+    /// Maximum of a further, uniformly distributed delay. Packets overtake each other when it exceeds their distance.
     pub jitter: Duration,
-    /// Rate of the slowest link on the way, Ethernet framing included; `None` adds no such link.
+    /// Rate of the slowest link on the path, Ethernet framing included; `None` adds no such link.
     pub rate: Option<BitRate>,
-    /// Bytes that may wait for that link; what comes when it is full is lost.
+    /// Bytes that may wait for that link; packets that find it full are lost.
     pub rate_queue_bytes: u64,
 }
 
@@ -68,7 +67,7 @@ impl Default for Impairment {
 }
 
 impl Impairment {
-    /// Whether it changes nothing.
+    /// Returns whether it has no effect.
     pub fn is_none(&self) -> bool {
         let chances = [self.loss, self.corrupt, self.duplicate, self.reorder];
         chances.iter().all(|chance| chance.is_never())
@@ -78,44 +77,44 @@ impl Impairment {
     }
 }
 
-/// What has been done to packets so far.
+/// Counters of the faults applied so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ImpairmentStats {
-    /// Packets judged.
+    /// Packets processed.
     pub packets: u64,
-    /// Lost by chance.
+    /// Packets lost at random.
     pub lost: u64,
-    /// Lost because the slow link's queue was full.
+    /// Packets lost because the slow link's queue was full.
     pub queue_full: u64,
-    /// Sent with a wrong bit.
+    /// Packets sent with a flipped bit.
     pub corrupted: u64,
-    /// Sent twice.
+    /// Packets sent twice.
     pub duplicated: u64,
-    /// Held back for later ones to pass.
+    /// Packets held back so that later ones overtake them.
     pub reordered: u64,
 }
 
-/// What happens to one packet.
+/// Decision about one packet.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Fate {
-    /// It leaves now, as if nothing were.
+    /// True when the packet is sent now, unchanged.
     pub(crate) passes: bool,
-    /// What leaves besides, or instead.
+    /// Copies that are sent later, in addition or instead.
     pub(crate) copies: ArrayVec<LateCopy, 2>,
 }
 
-/// A copy of a packet that goes its own way.
+/// A copy of a packet that is sent later, possibly corrupted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LateCopy {
-    /// When it leaves.
+    /// Time at which it is sent.
     pub(crate) due: Time,
-    /// Flip this bit, modulo its length.
+    /// Index of the bit to flip, modulo the packet's length.
     pub(crate) flip: Option<u64>,
-    /// Leave earlier, when so many later packets have passed.
+    /// Number of later packets after which it is sent earlier than `due`.
     pub(crate) overtaken_by: Option<u32>,
 }
 
-/// The state of one peer's way.
+/// State of the path to one peer.
 #[derive(Debug)]
 pub(crate) struct PeerImpairment {
     config: Impairment,
@@ -124,14 +123,14 @@ pub(crate) struct PeerImpairment {
     duplicate: RandomStream,
     reorder: RandomStream,
     jitter: RandomStream,
-    /// When the slow link is free.
+    /// Time at which the slow link is free.
     link_free: Time,
-    /// Keys in the delay line of packets that wait to be overtaken, and by how many still.
+    /// Keys in the delay line of packets that wait to be overtaken, with the number of packets still to pass.
     pub(crate) waiting: Vec<(line::Key, u32)>,
 }
 
 impl PeerImpairment {
-    /// For the `number`-th peer of the NIC called `nic`.
+    /// Creates the state for the `number`-th peer of the NIC called `nic`.
     pub(crate) fn new(config: &Impairment, nic: &str, number: u64) -> Box<Self> {
         let streams = RandomStreams::new(config.seed);
         let stream = |knob: &str| streams.stream(&format!("impair/{nic}/peer-{number}/{knob}"));
@@ -157,7 +156,7 @@ impl PeerImpairment {
     ) -> Fate {
         let config = self.config;
         stats.packets += 1;
-        // Each knob draws for each packet, whatever the others say.
+        // Each setting draws a random number for each packet, independently of the others.
         let lost = self.loss.chance(config.loss);
         let flip = self.corrupt.chance(config.corrupt).then(|| self.corrupt.bits());
         let twice = self.duplicate.chance(config.duplicate);
@@ -187,7 +186,8 @@ impl PeerImpairment {
         fate
     }
 
-    /// How long the packet is on the slow link and in the queue before it; `None` when the queue is full.
+    /// Returns the time that the packet spends on the slow link and in the queue before it; `None` when the queue is
+    /// full.
     fn queue_on_link(&mut self, now: Time, bytes: u32) -> Option<Duration> {
         let Some(rate) = self.config.rate else { return Some(Duration::ZERO) };
         let backlog = self.link_free.since(now);

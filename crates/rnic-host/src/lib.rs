@@ -12,8 +12,9 @@
 //!
 //! # How to use it
 //!
-//! A [`Nic`] is driven by the thread that calls [`Nic::progress`]; nothing happens in between. [`Nic::wait`] sleeps
-//! until there is something to do. Queues, queue pairs, requests and registered memory are [`Nic::verbs`]'.
+//! A [`Nic`] is driven by the thread that calls [`Nic::progress`]; no work is done between the calls. [`Nic::wait`]
+//! sleeps until there is something to do. Queues, queue pairs, requests and registered memory are managed through
+//! [`Nic::verbs`].
 //!
 //! ```no_run
 //! use rnic_engine::{Access, SendFlags, SendOp, SendRequest};
@@ -40,16 +41,16 @@
 //! # What is on the wire
 //!
 //! RoCEv2 on UDP, with ICRC: connection management messages of the InfiniBand specification on queue pair 1, then the
-//! packets of the transport that both ends have agreed on. Port 4791 is an ordinary one; two NICs on one machine take
+//! packets of the transport that both ends have agreed on. Port 4791 needs no privileges; two NICs on one machine use
 //! two addresses (127.0.0.1, 127.0.0.2), or other ports.
 //!
-//! A NIC that shares its machine ([`NicConfig::shared()`]) has a port of its own instead, which its queue pair numbers
-//! name; peers are hosts ([`Nic::acquire_host`]), who agree on nothing: both ends take wire MTU and window from the
-//! path and their own receive buffer, and tell each other afterwards whether they have come to the same (`hello`).
+//! A NIC that shares its machine ([`NicConfig::shared()`]) has its own port instead, which its queue pair numbers
+//! encode; peers are hosts ([`Nic::acquire_host`]), which negotiate nothing: both ends derive wire MTU and window from
+//! the path and their own receive buffer, and afterwards exchange their settings to detect differences (`hello`).
 //! Between NICs of one user on one machine packets go through shared memory
-//! ([`NicConfig::bypass`](NicConfig#structfield.bypass)). Queue pairs of such a NIC: at most 4096.
+//! ([`NicConfig::bypass`](NicConfig#structfield.bypass)). Such a NIC has at most 4096 queue pairs.
 //!
-//! # The way of a packet
+//! # Path of a packet
 //!
 //! ```text
 //!   program     post, poll, progress
@@ -71,14 +72,14 @@
 //!
 //! # Where `unsafe` is
 //!
-//! In `memory` (bytes that belong to programs; `memory/guard` and `memory/signals` take faults back), `sys` and what is
-//! below it (system calls), `carry` (processor instructions) and `bypass/ring` (memory that two processes share); and
-//! one block or two each in `nic` (adopting a program's memory, on the program's word), `background` (signals) and
-//! `observe/credentials` (who is at the other end of a socket). Every piece has its reason beside it; `rnic-check`
-//! holds that.
+//! In `memory` (bytes that belong to programs; `memory/guard` and `memory/signals` recover from faults), `sys` and its
+//! submodules (system calls), `carry` (processor instructions) and `bypass/ring` (memory that two processes share); and
+//! one block or two each in `nic` (adopting a program's memory, on the program's promise), `background` (signals) and
+//! `observe/credentials` (identity of the process at the other end of a socket). Every `unsafe` block has its reason
+//! beside it; `rnic-check` enforces that.
 //!
-//! **Not supported:** link-local IPv6 addresses (their scope is lost), ECN marks but of real RoCEv2 peers, a peer that
-//! changes its address.
+//! **Not supported:** link-local IPv6 addresses (their scope is lost), ECN marks except with real RoCEv2 peers, a peer
+//! that changes its address.
 
 mod addresses;
 mod background;

@@ -1,13 +1,13 @@
-//! The line between the NIC and the kernel: what is sent leaves here, or is kept until it can.
+//! The interface between the NIC and the kernel: packets are sent here, or kept until they can be sent.
 //!
-//! Nothing that the engine hands out is lost here. When the kernel has no room, what it did not take is kept, and the
-//! engine is not asked for more until that has left. Packets that are kept have been copied, because the program may
-//! take their memory back meanwhile.
+//! No packet that the engine outputs is lost here. When the kernel has no buffer space, the packets that it did not
+//! accept are kept, and the engine is not polled for more until they have been sent. Packets that are kept have been
+//! copied, because the program may reclaim their memory meanwhile.
 //!
-//! The kernel cuts a train into packets with consecutive IPv4 identifications, starting at 0. To NICs of ours the ICRC
-//! of each is computed for identification 0, and that is what they check; a capture taken outside of us may therefore
-//! call the ICRC of all but the first packet of a train wrong. Captures that we write are right. To real RoCEv2 peers
-//! the ICRC is computed for what leaves ([`numbered`]).
+//! The kernel splits a train into packets with consecutive IPv4 identifications, starting at 0. To OpenRNIC NICs the
+//! ICRC of each is computed for identification 0, and that is what they check; a capture made by another tool may
+//! therefore report the ICRC of all but the first packet of a train as wrong. Captures written by this crate are right.
+//! To real RoCEv2 peers the ICRC is computed for the identification that is sent ([`numbered`]).
 
 pub(crate) mod batch;
 pub(crate) mod lane;
@@ -43,49 +43,50 @@ use crate::sys::{DeferredError, MESSAGES_MAX, Outgoing, Quoted, UdpSocket};
 use batch::{Acks, Batch, Train, Way};
 use lane::Lane;
 
-/// The sending side of a NIC, and what both sides share.
+/// The sending side of a NIC, and the state shared by both sides.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// At least one; with several, one for each IP version.
+    /// Sockets by IP version: at least one lane; with several, one for each IP version.
     pub(crate) lanes: ArrayVec<Lane, LANES_MAX>,
-    /// Packets must say where they come from: the sockets are bound to all addresses.
+    /// True when packets must specify their source address, because the sockets are bound to all addresses.
     is_wildcard: bool,
-    /// How a peer's UDP port is found.
+    /// Method of finding a peer's UDP port.
     pub(crate) ports: Ports,
     pub(crate) peers: Peers,
-    /// What unreliable packets wait for.
+    /// Flow control of unreliable packets.
     pub(crate) credits: Credits,
     pub(crate) hellos: Hellos,
     /// Identifications of packets from real RoCEv2 peers over IPv4.
     identifications: Option<Box<Identifications>>,
-    /// The kernel cuts trains.
+    /// True when the kernel splits trains into packets (GSO).
     pub(crate) segmentation: bool,
-    /// Held by a NIC at one address that it has among NICs that share the port.
+    /// Claim on the address, for a NIC at a single address of port 4791 while other NICs share that port for sending:
+    /// prevents a second such NIC at this address.
     pub(crate) claim: Option<UnixDatagram>,
-    /// Connection management with real RoCEv2 peers.
+    /// General services interface: connection management with real RoCEv2 peers.
     pub(crate) gsi: Option<Arc<GsiPort>>,
-    /// The wire within this machine.
+    /// The same-host wire through shared memory.
     pub(crate) bypass: Option<Box<Bypass>>,
-    /// Ready to go through memory that has no room, oldest first.
+    /// Packets that wait for space in a shared-memory ring, oldest first.
     crowded: VecDeque<Crowded>,
-    /// Ready to leave, oldest first.
+    /// Datagrams that are ready to be sent, oldest first.
     held: VecDeque<Datagram>,
-    /// Ready to leave, too large for their path.
+    /// Datagrams that are ready to be sent, but larger than the path MTU.
     wide: VecDeque<Datagram>,
-    /// Not ready to leave.
+    /// Datagrams delayed by impairment.
     line: DelayLine,
-    /// Buffers of datagrams that have left the line, to be used again.
+    /// Buffers of datagrams that have left the delay line, for reuse.
     spare: Vec<Vec<u8>>,
-    /// The network has reported errors that nobody has looked at.
+    /// Set while errors reported by the network have not been read.
     pub(crate) has_late_errors: bool,
-    /// Answers about credit are ready to leave.
+    /// Set while credit responses are ready to be sent.
     pub(crate) has_answers: bool,
     pub(crate) capture: Option<CaptureTo>,
     pub(crate) stats: NicStats,
     pub(crate) notices: Notices,
 }
 
-/// A packet that waits for room in memory.
+/// A packet that waits for space in a shared-memory ring.
 #[derive(Debug)]
 struct Crowded {
     target: (PeerId, u16),
@@ -94,39 +95,40 @@ struct Crowded {
     since: Time,
 }
 
-/// How a peer's UDP port is found.
+/// Method of finding a peer's UDP port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ports {
-    /// Each peer has one.
+    /// Each peer has one port.
     OfPeer,
-    /// Each queue pair's number names one ([`crate::ports`]).
+    /// Each queue pair's number encodes a port ([`crate::ports`]).
     OfQueuePair,
-    /// All have that of RoCEv2.
+    /// All peers use RoCEv2's port.
     RoceV2,
 }
 
-/// What an error of the kernel means for the datagram or train that it was asked to send.
+/// Meaning of a kernel error for the datagram or train that was to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Refusal {
-    /// No room now.
+    /// No buffer space now.
     Full,
-    /// Too large for the path.
+    /// Larger than the path MTU.
     TooLarge,
-    /// Trains cannot be cut on this way.
+    /// Trains cannot be split on this path.
     NoSegmentation,
-    /// Perhaps about an earlier datagram, perhaps for good.
+    /// A network error, possibly about an earlier datagram, possibly permanent.
     Network,
-    /// For good.
+    /// Permanent.
     Never,
 }
 
 impl Refusal {
     fn of(error: &io::Error, is_train: bool) -> Self {
         match error.raw_os_error() {
-            // With errors reported, ENOBUFS also says that a queue of the interface was full and the packet is gone.
+            // With errors reported, ENOBUFS can also mean that a queue of the interface was full and the packet is
+            // lost.
             Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => Self::Full,
             Some(libc::EMSGSIZE) => Self::TooLarge,
-            // What the kernel says to segments that do not fit the path.
+            // The kernel returns this for segments that are larger than the path MTU.
             Some(libc::EINVAL) if is_train => Self::TooLarge,
             Some(libc::EIO) if is_train => Self::NoSegmentation,
             Some(errno) if is_network_error(errno) => Self::Network,
@@ -135,7 +137,7 @@ impl Refusal {
     }
 }
 
-/// Whether `errno` is what ICMP messages and routing are reported as.
+/// Returns whether `errno` reports an ICMP message or a routing failure.
 fn is_network_error(errno: i32) -> bool {
     matches!(
         errno,
@@ -178,7 +180,8 @@ impl Link {
         }
     }
 
-    /// No queue pair is connected to `target` any more: the ring there is given up, unless packets wait for room in it.
+    /// Releases the ring to `target`, to which no queue pair is connected any more, unless packets wait for space in
+    /// it.
     pub(crate) fn release_ring(&mut self, now: Time, target: (PeerId, u16)) {
         if let Some(bypass) = &mut self.bypass
             && !self.crowded.iter().any(|waiting| waiting.target == target)
@@ -187,42 +190,42 @@ impl Link {
         }
     }
 
-    /// Whether something is ready to leave that there was no room for.
+    /// Returns whether ready packets wait for buffer space.
     #[inline]
     pub(crate) fn is_held_up(&self) -> bool {
         self.is_held_by_kernel() || !self.crowded.is_empty()
     }
 
-    /// Whether it is the kernel that had no room.
+    /// Returns whether ready packets wait for buffer space of the kernel.
     #[inline]
     pub(crate) fn is_held_by_kernel(&self) -> bool {
         !self.held.is_empty() || !self.wide.is_empty()
     }
 
-    /// When the next delayed packet leaves.
+    /// Returns the time at which the next delayed packet is sent.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Time> {
         self.line.next_due()
     }
 
-    /// Packets that are delayed are lost.
+    /// Discards the delayed packets.
     pub(crate) fn lose_delayed(&mut self) {
         self.line.clear();
     }
 
-    /// Own address and port.
+    /// Returns the local address and port.
     #[inline]
     pub(crate) fn local_addr(&self) -> SocketAddr {
         self.lanes[0].local_addr()
     }
 
-    /// The lane to `ip`. A NIC at one address knows peers of its IP version only.
+    /// Returns the index of the lane to `ip`. A NIC on a single address has peers of its IP version only.
     #[inline]
     pub(crate) fn lane_of(&self, ip: IpAddr) -> usize {
         self.lanes.iter().position(|lane| lane.carries(ip)).unwrap_or(0)
     }
 
-    /// The UDP port of `peer` that `dest_qpn` lives on.
+    /// Returns the UDP port of `peer` that `dest_qpn` uses.
     #[inline]
     pub(crate) fn port_of(&self, peer: &Peer, dest_qpn: Qpn) -> u16 {
         match self.ports {
@@ -231,13 +234,13 @@ impl Link {
         }
     }
 
-    /// How the peer that sends from `source` is called.
+    /// Returns the address under which the peer that sends from `source` is registered.
     #[inline]
     pub(crate) fn peer_at(&self, source: SocketAddr) -> SocketAddr {
         if self.ports == Ports::OfPeer { source } else { SocketAddr::new(source.ip(), UDP_PORT) }
     }
 
-    /// Our address that a socket bound to all of them must name.
+    /// Returns the local address that a packet on a socket bound to all addresses must specify.
     pub(crate) fn source_of(&self, addresses: &Addresses) -> Option<IpAddr> {
         self.is_wildcard.then(|| addresses.src().ip())
     }
@@ -248,7 +251,7 @@ impl Link {
         self.capture_marked(now, addresses, bytes, Marking::NONE);
     }
 
-    /// The same for one that is marked.
+    /// Adds a marked datagram to the capture, if there is one.
     #[inline]
     pub(crate) fn capture_marked(&mut self, now: Time, addresses: &Addresses, bytes: &[u8], marking: Marking) {
         if self.capture.is_some() {
@@ -257,11 +260,11 @@ impl Link {
         }
     }
 
-    /// Decides what impairment does to a packet of `len` bytes on `way`. `copy` makes the datagram when one is needed,
-    /// in a buffer that may hold an old one. Answers whether the packet leaves now.
+    /// Applies impairment to a packet of `len` bytes on `way`. `copy` creates the datagram when one is needed, in a
+    /// buffer that may contain an old one. Returns whether the packet is sent now.
     ///
     /// # Errors
-    /// When `copy` fails: nothing was done to the packet then.
+    /// When `copy` fails: the packet is unchanged then.
     pub(crate) fn impair(
         &mut self,
         now: Time,
@@ -288,9 +291,9 @@ impl Link {
         Ok(fate.passes)
     }
 
-    /// Adds datagrams whose delay is over to the batch: on the wire they are behind the packets that are there already,
-    /// and cost the kernel no more than those. What goes through memory, has an ICRC for leaving by itself, or finds no
-    /// room, leaves later ([`Self::send_waiting`]).
+    /// Adds datagrams whose delay is over to the batch: on the wire they follow the packets that are already in it, and
+    /// cost the kernel no more than those. Datagrams that go through shared memory, have an ICRC for being sent alone,
+    /// or do not fit, are sent later ([`Self::send_waiting`]).
     pub(crate) fn join_delayed(&mut self, now: Time, batch: &mut Batch<'_>, acks: &Acks) {
         while let Some((way, marking)) = self.line.first_due(now).map(|datagram| (datagram.addresses, datagram.marking))
             && batch.has_room(acks)
@@ -316,7 +319,7 @@ impl Link {
         }
     }
 
-    /// Sends `bytes`, a whole datagram, soon: it goes through impairment like any other.
+    /// Queues `bytes`, a complete datagram, for sending; impairment applies as to any other.
     pub(crate) fn send_soon(&mut self, now: Time, addresses: &Addresses, bytes: &[u8]) {
         let peer = self.peers.find(self.peer_at(addresses.dst()), addresses.src().ip());
         let Some(peer) = peer else { return self.answer_stranger(now, addresses, bytes) };
@@ -332,9 +335,10 @@ impl Link {
         }
     }
 
-    /// Sends a datagram to somebody who is no peer, now or never: whoever asks in vain asks again. Questions may come
-    /// in other names than the asker's own, and the kernel keeps answers to hosts that are not there for seconds. So
-    /// nothing waits for room for them, and half of the socket's is left to peers.
+    /// Sends a response to a sender that is not a registered peer, immediately or not at all: an unanswered sender
+    /// retransmits its request. Source addresses of requests may be forged, and the kernel keeps responses to hosts
+    /// that do not exist for seconds. So no response is queued, and half of the socket's buffer space is reserved for
+    /// peers.
     #[cold]
     fn answer_stranger(&mut self, now: Time, addresses: &Addresses, bytes: &[u8]) {
         let to = addresses.dst().into();
@@ -347,7 +351,7 @@ impl Link {
             tries += 1;
             match socket.send(&[message]) {
                 Ok(_) => is_sent = true,
-                // Perhaps about an earlier datagram.
+                // The error may concern an earlier datagram.
                 Err(error) if Refusal::of(&error, false) == Refusal::Network => self.has_late_errors = true,
                 Err(_) => break,
             }
@@ -360,7 +364,7 @@ impl Link {
         }
     }
 
-    /// Counts a packet that nobody will acknowledge; one that cannot be lost any more has as good as arrived.
+    /// Counts a packet that will not be acknowledged; one that can no longer be lost counts as arrived.
     #[inline]
     pub(crate) fn count_unacknowledged(&mut self, transmit: &Transmit, is_safe: bool) {
         let port = self.port_of(self.peers.get(transmit.peer), transmit.packet.dest_qpn);
@@ -371,18 +375,18 @@ impl Link {
         }
     }
 
-    /// Where a datagram comes from that answers somebody at `to`, and is to come from our address `from`.
+    /// Returns the addresses of a response to `to` that is to be sent from the local address `from`.
     pub(crate) fn way_back(&self, from: IpAddr, to: SocketAddr) -> Option<Addresses> {
         let port = self.lanes[self.lane_of(to.ip())].sender().local_addr().port();
         Addresses::new(SocketAddr::new(from, port), to).ok()
     }
 
-    /// Whether so many datagrams are ready to leave that no more should be made for strangers.
+    /// Returns whether so many datagrams are queued that no more responses should be created for unknown senders.
     pub(crate) fn is_crowded_by_answers(&self) -> bool {
         self.held.len() >= ANSWERS_MAX
     }
 
-    /// Keeps a packet for a peer whose path is too narrow for it.
+    /// Queues a packet that is larger than the path MTU of its peer.
     pub(crate) fn send_fragmentable(&mut self, now: Time, addresses: &Addresses, bytes: Vec<u8>, marking: Marking) {
         if !self.may_fragment(addresses) {
             self.stats.datagrams_refused += 1;
@@ -392,7 +396,7 @@ impl Link {
         self.wide.push_back(Datagram { addresses: *addresses, bytes, marking });
     }
 
-    /// Sends datagrams that have waited and need not wait any longer; answers whether any left.
+    /// Sends queued datagrams whose wait is over; returns whether any was sent.
     pub(crate) fn send_waiting(&mut self, now: Time) -> bool {
         let mut any = self.end_delays(now, now);
         if !self.crowded.is_empty() {
@@ -404,14 +408,14 @@ impl Link {
         any |= self.send_queue(now, false);
         if !self.wide.is_empty() && self.lanes.iter_mut().all(|lane| lane.allow_fragments(true).is_ok()) {
             any |= self.send_queue(now, true);
-            // When this fails nobody can be told; packets would be fragmented where they need not.
+            // A failure here cannot be reported; packets would then be fragmented unnecessarily.
             self.lanes.iter_mut().for_each(|lane| drop(lane.allow_fragments(false)));
         }
         any
     }
 
-    /// Sends everything that waits: nobody will be there to send it later. What an impairment delays would be under way
-    /// on a real network, and arrive although its sender has gone.
+    /// Sends all queued packets, because the NIC will not be driven again. Packets delayed by impairment are sent too:
+    /// on a real network they would be in flight, and arrive although their sender no longer exists.
     pub(crate) fn send_all(&mut self, now: Time) {
         self.end_delays(now, Time::from_ps(u64::MAX));
         self.send_waiting(now);
@@ -420,7 +424,7 @@ impl Link {
         }
     }
 
-    /// Takes datagrams that are due by `due` from the delay line; answers whether any left.
+    /// Takes datagrams that are due by `due` from the delay line; returns whether any was sent.
     fn end_delays(&mut self, now: Time, due: Time) -> bool {
         let mut any = false;
         while let Some(datagram) = self.line.pop_due(due) {
@@ -434,7 +438,8 @@ impl Link {
         any
     }
 
-    /// Sends a whole datagram through memory, if its peer is there; answers whether it is gone.
+    /// Sends a complete datagram through shared memory, if its peer is on this machine; returns whether the datagram is
+    /// done with (sent, queued or lost).
     fn send_sealed(&mut self, now: Time, datagram: &Datagram) -> bool {
         let way = &datagram.addresses;
         let called = self.peer_at(way.dst());
@@ -452,13 +457,13 @@ impl Link {
         taken != Taken::No
     }
 
-    /// Keeps a packet for another NIC of this machine whose memory has no room.
+    /// Queues a packet for another NIC of this machine whose ring has no space.
     #[cold]
     pub(crate) fn wait_for_room(&mut self, now: Time, target: (PeerId, u16), bytes: Vec<u8>, kind: Kind) {
         self.crowded.push_back(Crowded { target, bytes, kind, since: now });
     }
 
-    /// Puts packets into memory that had no room; answers whether any found some.
+    /// Retries packets whose ring had no space; returns whether any was written.
     #[cold]
     fn send_crowded(&mut self, now: Time) -> bool {
         let Self { bypass: Some(bypass), stats, crowded, .. } = self else { return false };
@@ -479,7 +484,7 @@ impl Link {
         any
     }
 
-    /// Sends the trains of a batch. What the kernel has no room for is kept.
+    /// Sends the trains of a batch. Packets for which the kernel has no buffer space are kept.
     pub(crate) fn send_trains(&mut self, now: Time, batch: &Batch<'_>) {
         if self.capture.is_some() {
             self.capture_trains(now, batch);
@@ -499,7 +504,8 @@ impl Link {
                         batch.trains()[first..].iter().for_each(|train| self.hold(batch, train));
                         return;
                     }
-                    // No port is below those of NICs: the kernel does not send there, whatever it says of the size.
+                    // This port is below those of NICs, so no NIC has it: the kernel does not send there, whatever its
+                    // error about the size means.
                     Refusal::TooLarge if self.ports == Ports::OfQueuePair && !ports::is_port_of_nic(train.port) => {
                         self.stats.datagrams_refused += u64::from(train.count);
                     }
@@ -521,7 +527,7 @@ impl Link {
         }
     }
 
-    /// Offers the trains from `first` on to the kernel.
+    /// Submits the trains from `first` on to the kernel.
     #[inline]
     fn offer(&self, batch: &Batch<'_>, first: usize) -> io::Result<usize> {
         let lane_to = |train: &Train| (self.lane_of(self.peers.get(train.peer).addresses.dst().ip()), train.path);
@@ -559,13 +565,14 @@ impl Link {
         self.held.extend(packets.into_iter().map(|bytes| Datagram { addresses, bytes, marking }));
     }
 
-    /// Returns whether packets that do not fit the path may be cut on it. Adapters never do so, and the ICRC of RoCEv2
-    /// covers the identification, which the kernel chooses for an IPv4 packet that may be cut: no peer would take it.
+    /// Returns whether packets larger than the path MTU may be fragmented on it. Adapters never do so, and the ICRC of
+    /// RoCEv2 covers the identification, which the kernel chooses for an IPv4 packet that may be fragmented: no peer
+    /// would accept it.
     fn may_fragment(&self, addresses: &Addresses) -> bool {
         self.ports != Ports::RoceV2 || addresses.ip_version() == IpVersion::V6
     }
 
-    /// The packets of a train do not fit the path: they are sent in a way that lets the network cut them.
+    /// Queues the packets of a train that are larger than the path MTU as fragmentable datagrams.
     #[cold]
     fn widen(&mut self, now: Time, batch: &Batch<'_>, train: &Train) {
         self.mark_narrow(now, train.peer);
@@ -579,7 +586,7 @@ impl Link {
         self.wide.extend(packets.into_iter().map(|bytes| Datagram { addresses, bytes, marking }));
     }
 
-    /// Notes that the path to `peer` is too narrow.
+    /// Records that the path MTU to `peer` is too small for its packets.
     fn mark_narrow(&mut self, now: Time, peer: PeerId) {
         let may_fragment = self.may_fragment(&self.peers.get(peer).addresses);
         let peer = self.peers.get_mut(peer);
@@ -597,7 +604,7 @@ impl Link {
         }
     }
 
-    /// From which port to which packets on `way` go.
+    /// Returns the source and destination of packets on `way`.
     fn addresses_of(&self, way: Way) -> Addresses {
         let Way { peer, port, path, .. } = way;
         let way = self.peers.get(peer).way(port);
@@ -608,7 +615,7 @@ impl Link {
         Addresses::new(SocketAddr::new(way.src().ip(), port), way.dst()).expect("the IP versions are those of a peer")
     }
 
-    /// Sends what is ready, or what is ready and may be fragmented; answers whether anything left.
+    /// Sends the ready datagrams, or with `fragmentable` those that may be fragmented; returns whether any was sent.
     fn send_queue(&mut self, now: Time, fragmentable: bool) -> bool {
         let (mut any, mut tries) = (false, 0);
         loop {
@@ -660,8 +667,8 @@ impl Link {
         stats.datagrams_fragmentable += if fragmentable { count as u64 } else { 0 };
     }
 
-    /// Takes the late errors of the network: marks peers whose path is narrow and answers which addresses cannot be
-    /// reached.
+    /// Processes the delayed errors of the network: marks peers with a small path MTU and returns the addresses that
+    /// cannot be reached.
     pub(crate) fn heed_late_errors(&mut self, now: Time) -> ArrayVec<Unreachable, LATE_ERRORS_AT_ONCE> {
         let mut unreachable = ArrayVec::new();
         for _ in 0..LATE_ERRORS_AT_ONCE {
@@ -682,7 +689,8 @@ impl Link {
         unreachable
     }
 
-    /// Looks whether the path to a peer whose packets are fragmented has become wider, once in a while.
+    /// Returns whether packets to `peer` must still be fragmented; checks once in a while whether the path MTU has
+    /// grown.
     pub(crate) fn is_still_narrow(&mut self, now: Time, peer: PeerId, len: u32) -> bool {
         let peer = self.peers.get_mut(peer);
         let Some(since) = peer.fragmenting else { return false };
@@ -702,17 +710,17 @@ impl Link {
     }
 }
 
-/// A report that a datagram of ours cannot be delivered. Anybody can make one: `quoted` has to prove it.
+/// A report that a sent datagram cannot be delivered. Any host can forge one: `quoted` must prove it.
 #[derive(Clone, Debug)]
 pub(crate) struct Unreachable {
-    /// Where the datagram was going.
+    /// Destination of the datagram.
     pub(crate) address: SocketAddr,
     pub(crate) errno: i32,
-    /// How the datagram began, as the report says.
+    /// Start of the datagram, as quoted by the report.
     pub(crate) quoted: Quoted,
 }
 
-/// Offers datagrams of one IP version and from one port, from the front of `queue`, to the kernel.
+/// Submits datagrams of one IP version and from one port, from the front of `queue`, to the kernel.
 fn offer_datagrams(socket: &UdpSocket, queue: &VecDeque<Datagram>, is_wildcard: bool) -> io::Result<usize> {
     let kind = |datagram: &Datagram| (datagram.addresses.dst().is_ipv4(), datagram.addresses.src().port());
     let first = queue.front().map(kind);
@@ -732,24 +740,25 @@ fn offer_datagrams(socket: &UdpSocket, queue: &VecDeque<Datagram>, is_wildcard: 
     socket.send(&messages)
 }
 
-/// How long a packet waits for a NIC of this machine to read what is there: a tick of a busy machine. Everything else
-/// waits with it, so one that does not read is not waited for again.
+/// Time that a packet waits for a NIC of this machine to read its ring: a tick of a busy machine. Everything else waits
+/// with it, so a NIC that does not read in this time is not waited for again.
 const ROOM_WAIT: Duration = Duration::from_ms(5);
 
-/// Answers that wait for the kernel, at most: whoever asks in vain asks again.
+/// Number of queued datagrams from which on no more responses to unknown senders are created; an unanswered sender
+/// retransmits its request.
 const ANSWERS_MAX: usize = 64;
 
-/// Buffers that wait to be used again, at most: what a bad network holds back of a window.
+/// Maximum number of buffers kept for reuse: the part of a window that impairment typically delays.
 const SPARE_MAX: usize = 64;
 
-/// IP versions.
+/// Number of IP versions.
 const LANES_MAX: usize = 2;
 
-/// Times that an error of the network may be about something earlier, and sending is tried again at once.
+/// Number of immediate retries after network errors, which may concern earlier datagrams.
 const LATE_ERRORS_MAX: u32 = 4;
 
-/// Late errors that are read at a time: a flood of ICMP messages must not keep us from our work.
+/// Delayed errors that are read per call, so that a flood of ICMP messages does not block the NIC.
 const LATE_ERRORS_AT_ONCE: usize = 16;
 
-/// How long a narrow path is taken for narrow: routes change in seconds, and looking costs a few system calls.
+/// Time between two checks of a path with a small MTU: routes change in seconds, and a check costs a few system calls.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(10);

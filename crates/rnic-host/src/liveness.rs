@@ -1,27 +1,28 @@
-//! Whether the processes at the other ends still live.
+//! Detection of remote processes that have exited.
 //!
-//! A queue pair that only waits for receives sends nothing, so it would never learn that the process at its other end
-//! has been killed, nor would one whose peer only writes. But that process's NIC had a UDP port of its own, which the
-//! kernel has taken back, whether it shares its machine with others or has its address for itself. So a port that
-//! nothing has come from for a while is sent a probe: if nobody has it any more, its host answers with ICMP "port
-//! unreachable", and after some such answers in a row the queue pairs that are connected there fail. A process that
-//! is merely stopped keeps its port: its host drops the probe, or keeps it for later, and says nothing.
+//! A queue pair that only waits for receives sends nothing, so it would never learn that the process at its remote end
+//! has been killed, nor would one whose peer only writes. But that process's NIC had its own UDP port, which the kernel
+//! has closed, whether it shares its machine with others or has its address for itself. So a port from which no packet
+//! has arrived for a while is sent a probe: if the port is closed, its host responds with ICMP "port unreachable", and
+//! after some such responses in a row the queue pairs that are connected there fail. A process that is merely stopped
+//! keeps its port: its host drops the probe, or queues it, and sends nothing.
 //!
-//! A probe is a congestion notification for a queue pair that cannot exist. It leaves from the port that is ours alone:
-//! the kernel would tell any of the NICs that share port 4791 about what left from there. It is not impaired: loss of
-//! a probe means nothing, and loss of packets says nothing about processes. It is not sealed either.
+//! A probe is a congestion notification for a queue pair that cannot exist. It is sent from the NIC's own port, because
+//! the kernel could report an error about a packet from the shared port 4791 to any of the NICs that share it. It is
+//! not impaired: loss of a probe means nothing, and packet loss does not indicate that a process has exited. It is not
+//! sealed either.
 //!
-//! **Proof.** Anybody can send an ICMP message, and the kernel compares nothing but addresses and ports. But such a
-//! message quotes the datagram that it is about, and a probe carries 128 bits that were drawn for it. What does not
-//! quote them counts for nothing, so whoever is not on the path between the two hosts has one chance in 2^128. Hosts of
-//! other systems, and routers, that quote no more than eight bytes of a datagram (RFC 792) are not believed either:
-//! processes there are found out by retransmission alone. Whoever is on the path sees probes and can answer them: a NIC
-//! that seals its packets asks within its own machine only.
+//! **Proof.** Any host can send an ICMP message, and the kernel compares only addresses and ports. But such a message
+//! quotes the datagram that it is about, and a probe carries 128 bits that were generated for it. A message that does
+//! not quote them is ignored, so a host that is not on the path between the two hosts has one chance in 2^128. Messages
+//! of hosts with other systems, and of routers, that quote no more than eight bytes of a datagram (RFC 792) are ignored
+//! too: exited processes there are detected by retransmission timeouts alone. A host on the path sees probes and can
+//! respond to them: a NIC that seals its packets sends probes within its own machine only.
 //!
-//! What it does not see: a host that is gone, or one whose firewall keeps silent (an answer is needed); a process
-//! whose port has been taken by another NIC at once; and a process that has left the port to a child.
+//! Limits: a host that is down, or one whose firewall drops the response (a response is needed); a process whose port
+//! has immediately been bound by another NIC; and a process that has left the port to a child are not detected.
 //!
-//! Packets cost nothing here: queue pairs count what they receive anyway, and the counts are compared.
+//! There is no cost per packet: queue pairs count the packets they receive anyway, and the counts are compared.
 
 use std::collections::BTreeMap;
 
@@ -29,47 +30,47 @@ use rnic_base::{Duration, Psn, Time};
 use rnic_engine::PeerId;
 use rnic_wire::{Addresses, Format, Headers, ICRC_LEN, Packet, PacketFlags, Qpn, codec, icrc};
 
-/// A UDP port of a peer: where a process lives.
+/// A UDP port of a peer, which identifies a process.
 pub(crate) type Place = (PeerId, u16);
 
-/// What is known of the processes that queue pairs are connected to.
+/// State of the processes to which queue pairs are connected.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
     watched: BTreeMap<Place, Watched>,
-    /// When to look next; `None` while no queue pair is connected.
+    /// Time of the next check; `None` while no queue pair is connected.
     due: Option<Time>,
-    /// When to look at all of them next, not only at those that seem to be gone.
+    /// Time of the next check of all processes, not only of those that seem to have exited.
     all_due: Time,
-    /// The place that was probed last, when there were more than are probed at once.
+    /// The port that was probed last, when there were more than are probed in one call.
     last: Option<Place>,
 }
 
-/// One such process.
+/// State of one such process.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
-    /// What its queue pairs had sent when it was looked at last, packets.
+    /// Number of packets that its queue pairs had sent at the last check.
     heard: u64,
-    /// What the probe says that is under way.
+    /// Nonce of the probe that is in flight.
     asked: Option<Nonce>,
-    /// Probes in a row that were answered with "nobody is here".
+    /// Number of consecutive probes answered with "port unreachable".
     refusals: u32,
-    /// When the last of them was.
+    /// Time of the last such response.
     refused_at: Time,
 }
 
 impl Liveness {
-    /// Returns when to compare counts next.
+    /// Returns the time of the next comparison of counts.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Time> {
         self.due
     }
 
-    /// The number of a peer is about to be somebody else's.
+    /// Removes a peer whose number is about to be reused.
     pub(crate) fn forget(&mut self, peer: PeerId) {
         self.watched.retain(|(known, _), _| *known != peer);
     }
 
-    /// Compares with what has been heard by now; answers whom to ask.
+    /// Compares the packet counts with those of the last check; returns the ports to probe.
     pub(crate) fn look(&mut self, now: Time, heard: &BTreeMap<Place, u64>) -> Vec<Place> {
         let is_full = now >= self.all_due;
         self.watched.retain(|place, _| heard.contains_key(place));
@@ -96,7 +97,7 @@ impl Liveness {
         chosen
     }
 
-    /// Those that are asked now: all, or some, beginning after the last one.
+    /// Returns the ports to probe now: all of them, or some, starting after the last one probed.
     fn choose(&mut self, mut silent: Vec<Place>) -> Vec<Place> {
         if silent.len() > PROBES_AT_ONCE {
             let first = self.last.map_or(0, |last| silent.partition_point(|place| *place <= last));
@@ -107,13 +108,13 @@ impl Liveness {
         silent
     }
 
-    /// A probe with this in it is about to leave.
+    /// Records the nonce of a probe that is about to be sent.
     pub(crate) fn ask(&mut self, place: Place, nonce: Nonce) {
         self.watched.entry(place).and_modify(|known| known.asked = Some(nonce));
     }
 
-    /// Nobody is at UDP port `port` of these peers, says somebody who has seen the probe with `nonce`: those that this
-    /// has been said of often enough.
+    /// Handles a report that quotes the probe with `nonce`: UDP port `port` of these peers is closed. Returns those for
+    /// which this has been reported often enough.
     pub(crate) fn refuse(&mut self, now: Time, peers: &[PeerId], port: u16, nonce: &Nonce) -> Vec<Place> {
         let mut gone = Vec::new();
         for place in peers.iter().map(|peer| (*peer, port)) {
@@ -132,7 +133,7 @@ impl Liveness {
         gone
     }
 
-    /// Begins to watch, when the first queue pair has been connected.
+    /// Starts the checks, when the first queue pair has been connected.
     pub(crate) fn start(&mut self, now: Time) {
         if self.due.is_none() {
             let due = now + LOOK_EVERY;
@@ -140,16 +141,16 @@ impl Liveness {
         }
     }
 
-    /// Forgets a process that is gone; returns the packets that had come from it when it was looked at last.
+    /// Removes a process that has exited; returns the number of packets that had come from it at the last check.
     pub(crate) fn remove(&mut self, place: Place) -> Option<u64> {
         self.watched.remove(&place).map(|known| known.heard)
     }
 }
 
-/// What is in a probe that nobody can know who has not seen it.
+/// Random value in a probe that only a host that has seen the probe can know.
 pub(crate) type Nonce = [u8; 16];
 
-/// A probe: a congestion notification, with the nonce in its reserved bytes.
+/// Returns a probe: a congestion notification, with the nonce in its reserved bytes.
 pub(crate) fn probe(way: &Addresses, nonce: &Nonce) -> Vec<u8> {
     let flags = PacketFlags { becn: true, ..PacketFlags::default() };
     let packet = Packet { dest_qpn: PROBED, psn: Psn::new(0), flags, payload_len: 0, headers: Headers::Cnp };
@@ -162,44 +163,44 @@ pub(crate) fn probe(way: &Addresses, nonce: &Nonce) -> Vec<u8> {
     bytes
 }
 
-/// The nonce of the probe that begins so, if it is one and long enough.
+/// Returns the nonce of a quoted datagram, if it is a probe and the quote is long enough.
 pub(crate) fn quoted_nonce(quoted: &[u8]) -> Option<Nonce> {
     let is_probe = quoted.get(5..8)? == &PROBED.get().to_be_bytes()[1..];
     quoted.get(NONCE)?.try_into().ok().filter(|_| is_probe)
 }
 
-/// Returns whether both ends of `way` are on this machine: nobody outside it can be heard in the name of either.
+/// Returns whether both ends of `way` are on this machine, so that no other host can send packets with either address.
 pub(crate) fn is_here(way: &Addresses) -> bool {
     way.dst().ip().is_loopback() || way.dst().ip() == way.src().ip()
 }
 
-/// Whether a packet is a probe.
+/// Returns whether a packet is a probe.
 #[inline]
 pub(crate) fn is_probe(packet: &Packet) -> bool {
     packet.dest_qpn == PROBED && packet.headers == Headers::Cnp
 }
 
-/// The queue pair that probes are for: not one of management, and by its number on port 0, where nobody lives.
+/// Destination queue pair of probes: not a management queue pair, and its number encodes port 0, which no process has.
 const PROBED: Qpn = Qpn::new(2);
 
-/// Where the nonce is: behind the base transport header.
+/// Position of the nonce: behind the base transport header.
 const NONCE: std::ops::Range<usize> = 12..28;
 
-/// How long somebody may be silent before being asked, and how often he is asked then: an idle program is woken as
-/// often, and a dead one is found in little more.
+/// Interval of silence after which a process is probed, and of the probes after that: an idle program is woken as
+/// often, and an exited one is detected in little more.
 const LOOK_EVERY: Duration = Duration::from_ms(500);
 
-/// How soon to ask again after "nobody is here".
+/// Time until the next probe after "port unreachable".
 const ASK_AGAIN_AFTER: Duration = Duration::from_ms(150);
 
-/// So many answers in a row are believed: a single one may come from a network that is being changed.
+/// Number of consecutive responses that are believed: a single one may come from a network that is being changed.
 const REFUSALS: u32 = 3;
 
-/// How long an answer counts when no other follows. Hosts send a few such messages a second to each other host, so some
-/// probes of many stay without answer.
+/// Time for which a response counts when no other follows. Hosts send only a few such messages a second to each other
+/// host, so some of many probes stay without response.
 const REFUSAL_STANDS: Duration = Duration::from_secs(10);
 
-/// Probes that one call sends, at most: less than a millisecond's worth.
+/// Maximum number of probes sent by one call: less than a millisecond of work.
 const PROBES_AT_ONCE: usize = 256;
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! Fields of a datagram's IP header beside addresses: traffic class, hop limit, flow label.
+//! Fields of a datagram's IP header other than the addresses: traffic class, hop limit, flow label.
 //!
-//! A program names them with each datagram ([`rnic_engine::DatagramAddress::mark`]); they travel in control messages
-//! of the socket, or in front of a packet in memory, and end in the header that the receiver finds before the payload.
-//! Datagrams of one train have one marking. Everything else has none, which is the kernel's own, and costs nothing.
+//! A program specifies them with each datagram ([`rnic_engine::DatagramAddress::mark`]); they are passed in control
+//! messages of the socket, or in front of a packet in shared memory, and are delivered in the header that the receiver
+//! finds before the payload. Datagrams of one train have one marking. Everything else has the kernel's default marking,
+//! which costs nothing.
 
 use rnic_wire::IpFields;
 
-/// The three, as one number from 0 to 2^36 - 1, where 0 is what every other packet has.
+/// The three fields, as one number from 0 to 2^36 - 1, where 0 is the default of all other packets.
 ///
 /// ```text
 ///   35                16 15                8 7             0
@@ -19,56 +20,57 @@ impl Marking {
     /// Class 0, hop limit 64, label 0.
     pub const NONE: Self = Self(0);
 
-    /// Of these; a hop limit of 0 stands for the usual one, and a label has 20 bits. IPv4 has no labels.
+    /// Returns the marking with these fields; a hop limit of 0 selects the default, and a label has 20 bits. IPv4 has
+    /// no labels.
     pub fn new(traffic_class: u8, hop_limit: u8, flow_label: u32) -> Self {
         let hops = if hop_limit == 0 { 0 } else { hop_limit ^ HOP_LIMIT };
         let label = u64::from(flow_label & LABEL_MASK);
         Self(label << 16 | u64::from(hops) << 8 | u64::from(traffic_class))
     }
 
-    /// For [`rnic_engine::DatagramAddress::mark`].
+    /// Returns the value for [`rnic_engine::DatagramAddress::mark`].
     #[inline]
     pub fn bits(self) -> u64 {
         self.0
     }
 
-    /// The marking that has these `bits`, if there is one.
+    /// Returns the marking that has these `bits`, if it is valid.
     #[inline]
     pub(crate) fn of_bits(bits: u64) -> Option<Self> {
         (bits < 1 << BITS).then_some(Self(bits))
     }
 
-    /// Differentiated services and ECN.
+    /// Returns the traffic class: differentiated services and ECN.
     pub fn traffic_class(self) -> u8 {
         self.0 as u8
     }
 
-    /// Never 0, as long as it was made by [`Self::new`].
+    /// Returns the hop limit; never 0 for a marking from [`Self::new`].
     pub fn hop_limit(self) -> u8 {
         (self.0 >> 8) as u8 ^ HOP_LIMIT
     }
 
-    /// 20 bits.
+    /// Returns the flow label, of 20 bits.
     pub fn flow_label(self) -> u32 {
         (self.0 >> 16) as u32
     }
 
-    /// The same with another class.
+    /// Returns the marking with another traffic class.
     pub(crate) fn with_traffic_class(self, class: u8) -> Self {
         Self::new(class, self.hop_limit(), self.flow_label())
     }
 
-    /// The same with another hop limit.
+    /// Returns the marking with another hop limit.
     pub(crate) fn with_hop_limit(self, hops: u8) -> Self {
         Self::new(self.traffic_class(), hops, self.flow_label())
     }
 
-    /// The same with another label: the low 20 bits of `word`.
+    /// Returns the marking with another flow label: the low 20 bits of `word`.
     pub(crate) fn with_flow_label(self, word: u32) -> Self {
         Self::new(self.traffic_class(), self.hop_limit(), word)
     }
 
-    /// As a capture shows them.
+    /// Returns the fields for a capture.
     pub(crate) fn fields(self) -> IpFields {
         IpFields {
             traffic_class: self.traffic_class(),
@@ -79,7 +81,7 @@ impl Marking {
     }
 }
 
-/// Bits that a marking has.
+/// Number of bits of a marking.
 pub(crate) const BITS: u32 = 36;
 
 /// The kernel's default for packets.

@@ -1,13 +1,13 @@
-//! Registered memory: what the engine's addresses stand for.
+//! Registered memory: translation of the engine's addresses.
 //!
-//! The engine speaks of *local* addresses. Here such an address is a slot number and an offset, and every use of one is
-//! checked against the slot's length: a mistake in the engine, or a peer that finds one, ends in a panic and not in
-//! foreign memory.
+//! The engine uses *local* addresses. Here such an address is a slot number and an offset, and every use of one is
+//! checked against the slot's length: a bug in the engine, or a peer that exploits one, ends in a panic and not in an
+//! access to other memory.
 //!
-//! Memory that [`crate::Verbs::register`] makes belongs to the NIC; a program gets at it through the NIC, so the borrow
-//! checker sees to it that nobody looks while packets are placed. Memory that is adopted as it is
-//! ([`crate::Verbs::register_raw`]) belongs to somebody else, who has promised what stands there; when it is gone all
-//! the same, what touches it fails and nothing else does ([`guard`]).
+//! Memory that [`crate::Verbs::register`] creates belongs to the NIC; a program accesses it through the NIC, so the
+//! borrow checker ensures that the program does not read it while packets are placed. Memory that is adopted in place
+//! ([`crate::Verbs::register_raw`]) belongs to the program, which has promised what is mapped there; when it is
+//! unmapped all the same, only the access to it fails ([`guard`]).
 
 mod guard;
 pub(crate) mod kept;
@@ -29,7 +29,7 @@ pub(crate) use guard::Foreign;
 
 /// A registered buffer: addresses and key. The bytes are at [`crate::Nic::bytes`].
 ///
-/// The buffer lives until it is deregistered or its NIC is dropped, not until this handle is.
+/// The buffer exists until it is deregistered or its NIC is dropped, not until this handle is.
 #[derive(Debug)]
 pub struct Region {
     pub(crate) slot: u32,
@@ -39,52 +39,53 @@ pub struct Region {
 }
 
 impl Region {
-    /// The virtual address of the first byte, as work requests and peers name it.
+    /// Returns the virtual address of the first byte, as work requests and peers name it.
     pub fn addr(&self) -> u64 {
         self.addr
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     #[expect(clippy::len_without_is_empty, reason = "no region is empty")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The key that grants access: lkey and rkey.
+    /// Returns the key that grants access: lkey and rkey.
     pub fn key(&self) -> Key {
         self.key
     }
 
-    /// `len` bytes at `offset`, for a local scatter/gather list. Out of range shows in the completion, as in verbs.
+    /// Returns a scatter/gather entry of `len` bytes at `offset`. An entry out of range is reported in the completion,
+    /// as in verbs.
     pub fn sge(&self, offset: usize, len: u32) -> Sge {
         Sge { addr: self.addr.wrapping_add(offset as u64), len, lkey: self.key.0 }
     }
 
-    /// The memory from `offset` on, as a peer names it.
+    /// Returns the memory from `offset` on, as a peer names it.
     pub fn remote(&self, offset: usize) -> RemoteMemory {
         RemoteMemory { addr: self.addr.wrapping_add(offset as u64), rkey: self.key.0 }
     }
 }
 
-/// A run of bytes that is registered.
+/// A range of registered bytes.
 #[derive(Debug)]
 struct Mapping {
     start: NonNull<u8>,
     len: usize,
-    /// Unmapped with this.
+    /// True when the bytes are unmapped with this value.
     owned: bool,
 }
 
-// SAFETY: the memory is reached through `Memory` only, whose methods borrow it as a `Vec` would; adopted memory may be
+// SAFETY: the memory is accessed through `Memory` only, whose methods borrow it as a `Vec` would; adopted memory may be
 // used from any thread, which is part of what its owner promises.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Zeroed pages of our own.
+    /// Allocates zeroed pages.
     fn allocate(len: usize) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new anonymous mapping touches nothing that exists.
+        // SAFETY: a new anonymous mapping affects no existing memory.
         let start = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -97,32 +98,33 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if self.owned {
-            // SAFETY: `allocate` mapped exactly this, and nobody has a reference to it: they borrow from `Memory`.
+            // SAFETY: `allocate` created exactly this mapping, and there is no reference to it: references borrow from
+            // `Memory`.
             unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
         }
     }
 }
 
-/// Every registered buffer, by slot.
+/// All registered buffers, by slot.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     slots: Vec<Option<Mapping>>,
     free: Vec<u32>,
-    /// The first of the slots that stand for all memory of the process; they stay once they are made.
+    /// First of the slots that cover all memory of the process; these slots are never released.
     everything: Option<u32>,
-    /// Some of it is, or was, somebody else's, and may be gone.
+    /// Set once a buffer that belongs to the program has been adopted, which may be unmapped.
     has_adopted: bool,
-    /// What the clock of the NIC began with, as the signals of threads count time.
+    /// Offset of the NIC's clock, in the time of the signal handling.
     epoch_ps: u64,
 }
 
 impl Memory {
-    /// No buffers, for a NIC whose clock begins now.
+    /// Creates an empty table, for a NIC whose clock starts now.
     pub(crate) fn new() -> Self {
         Self { epoch_ps: started(), ..Self::default() }
     }
 
-    /// Makes a buffer of zeros that begins on a page.
+    /// Allocates a page-aligned buffer of zeros; returns its slot.
     pub(crate) fn allocate(&mut self, len: usize) -> io::Result<u32> {
         if len == 0 || len as u64 > REGION_BYTES_MAX {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a region has 1 byte to 1 TiB"));
@@ -130,11 +132,11 @@ impl Memory {
         Ok(self.insert(Mapping::allocate(len)?))
     }
 
-    /// Takes in a buffer of somebody else's.
+    /// Registers a buffer that belongs to the program; returns its slot.
     ///
     /// # Safety
-    /// `start` leads to `len` bytes, at least 1 and less than 2^40, that until the slot is released are this buffer's
-    /// or nobody's: what is mapped there, if anything is, may be read and written.
+    /// `start` leads to `len` bytes, at least 1 and less than 2^40, that until the slot is released are used only for
+    /// this buffer or not at all: memory that is mapped there, if any, may be read and written.
     pub(crate) unsafe fn adopt(&mut self, start: NonNull<u8>, len: usize) -> u32 {
         self.has_adopted = true;
         look_after_once();
@@ -154,8 +156,8 @@ impl Memory {
         }
     }
 
-    /// The first of the consecutive slots that together are [`EVERYTHING`]. Each reaches into the next by as much as
-    /// a packet has, so that what begins in one also ends there.
+    /// Returns the first of the consecutive slots that together are [`EVERYTHING`]. Each overlaps the next by the size
+    /// of a message, so that an access that starts in one also ends in it.
     pub(crate) fn everything(&mut self) -> u32 {
         if let Some(first) = self.everything {
             return first;
@@ -175,7 +177,7 @@ impl Memory {
         first
     }
 
-    /// Forgets a buffer; one of our own is unmapped.
+    /// Removes a buffer; one that was allocated here is unmapped.
     pub(crate) fn release(&mut self, slot: u32) {
         if self.everything == Some(slot) {
             return;
@@ -185,20 +187,20 @@ impl Memory {
         }
     }
 
-    /// The engine's name for the first byte of `slot`.
+    /// Returns the local address of the first byte of `slot`.
     pub(crate) fn local(slot: u32) -> u64 {
         u64::from(slot) << OFFSET_BITS
     }
 
-    /// The real address of the first byte of `slot`.
+    /// Returns the real address of the first byte of `slot`.
     pub(crate) fn address(&self, slot: u32) -> u64 {
         self.mapping(slot).start.as_ptr() as u64
     }
 
-    /// Checks that a region is of this memory.
+    /// Checks that a region belongs to this memory.
     ///
     /// # Panics
-    /// When it is another's, or gone.
+    /// When it belongs to another NIC, or is deregistered.
     pub(crate) fn check_owner(&self, region: &Region) {
         let len = self.slots.get(region.slot as usize).and_then(|slot| slot.as_ref()).map(|mapping| mapping.len);
         assert_eq!(len, Some(region.len), "a region of another NIC, or one that is gone");
@@ -207,16 +209,16 @@ impl Memory {
     /// Returns the bytes of a region of this memory.
     ///
     /// # Panics
-    /// When it is another's, or gone.
+    /// When it belongs to another NIC, or is deregistered.
     pub(crate) fn region(&self, region: &Region) -> &[u8] {
         self.check_owner(region);
         self.bytes(region.slot)
     }
 
-    /// Returns the bytes of a region of this memory, to be changed.
+    /// Returns mutable access to the bytes of a region of this memory.
     ///
     /// # Panics
-    /// When it is another's, or gone.
+    /// When it belongs to another NIC, or is deregistered.
     pub(crate) fn region_mut(&mut self, region: &Region) -> &mut [u8] {
         self.check_owner(region);
         self.bytes_mut(region.slot)
@@ -224,7 +226,7 @@ impl Memory {
 
     pub(crate) fn bytes(&self, slot: u32) -> &[u8] {
         let mapping = self.mapping(slot);
-        // SAFETY: the mapping is `len` readable bytes, borrowed from `self`: nobody writes to it meanwhile.
+        // SAFETY: the mapping is `len` readable bytes, borrowed from `self`: nothing writes to it meanwhile.
         unsafe { std::slice::from_raw_parts(mapping.start.as_ptr(), mapping.len) }
     }
 
@@ -234,14 +236,14 @@ impl Memory {
         unsafe { std::slice::from_raw_parts_mut(mapping.start.as_ptr(), mapping.len) }
     }
 
-    /// The bytes of a segment, to be sent.
+    /// Returns the bytes of a segment that is to be sent.
     #[inline]
     pub(crate) fn gather(&self, segment: Segment) -> Foreign {
         let len = segment.len as usize;
         Foreign::new(self.start_of(segment.local, len), len)
     }
 
-    /// Sees that the calling thread, which is about to touch registered memory, may do so when that is gone.
+    /// Prepares the calling thread, which is about to access registered memory, for memory that is unmapped.
     #[inline]
     pub(crate) fn look_after(&self, now: Time) {
         if self.has_adopted {
@@ -249,21 +251,21 @@ impl Memory {
         }
     }
 
-    /// Copies bytes of a packet to where they belong.
+    /// Copies bytes of a packet to their target.
     #[inline]
     fn place(&mut self, target: Segment, bytes: Arrived<'_>) -> Result<(), MemoryFault> {
         let start = self.start_of(target.local, bytes.len());
-        // SAFETY: `start_of` has checked that so many bytes there belong to a mapping; neither a receive buffer nor a
+        // SAFETY: `start_of` has checked that this many bytes there belong to a mapping; neither a receive buffer nor a
         // ring is ever registered memory, so they do not overlap, and both stay.
         unsafe { guard::copy_into(start, bytes.start, bytes.len) }
     }
 
-    /// Changes eight bytes at once and answers what was there; as one step for other threads when they are aligned.
+    /// Changes eight bytes and returns their previous value; atomic for other threads when the bytes are aligned.
     fn change_word(&mut self, local: u64, change: impl Fn(u64) -> Option<u64>) -> Result<u64, MemoryFault> {
         guard::change_word(self.start_of(local, size_of::<u64>()), change)
     }
 
-    /// Where `len` bytes at a local address begin.
+    /// Returns the pointer to `len` bytes at a local address.
     ///
     /// # Panics
     /// When they are not all within one buffer: the engine has checked that they are.
@@ -285,27 +287,27 @@ impl Memory {
     }
 }
 
-/// Fills `to` from memory of a program that a request leads to, which is perhaps not there.
+/// Fills `to` from memory of a program to which a request points, and which may not be mapped.
 ///
 /// # Errors
-/// When some of it is not; `to` then holds some of the rest.
+/// When some of it is not mapped; `to` then contains some of the rest.
 ///
 /// # Safety
-/// What is there may be read, and is not `to`.
+/// Memory that is mapped there may be read, and does not overlap `to`.
 pub unsafe fn copy_from_program(from: *const u8, to: &mut [u8]) -> Result<(), MemoryFault> {
     look_after_once();
     Foreign::new(from, to.len()).copy_to(to)
 }
 
-/// Where a packet is made piece by piece: some of it here, some of it a program's.
+/// Destination of a packet that is written piece by piece: some pieces from the NIC, some from a program's memory.
 pub(crate) trait Pieces {
-    /// Appends bytes of our own.
+    /// Appends bytes of the NIC's own memory.
     fn put(&mut self, bytes: &[u8]);
 
-    /// Appends bytes of a program's.
+    /// Appends bytes of a program's memory.
     ///
     /// # Errors
-    /// When they are gone.
+    /// When they are unmapped.
     fn fetch(&mut self, bytes: Foreign) -> Result<(), MemoryFault>;
 }
 
@@ -321,18 +323,18 @@ impl Pieces for Vec<u8> {
     }
 }
 
-/// A received packet's way into memory.
+/// Copies a received packet into memory.
 pub(crate) struct Placement<'a> {
     pub(crate) memory: &'a mut Memory,
-    /// A datagram's global route header, which counts as the beginning of its payload.
+    /// Global route header of a datagram, which counts as the beginning of its payload.
     pub(crate) grh: Option<&'a Grh>,
     pub(crate) payload: Arrived<'a>,
-    /// Where Falcon's payload waits for its turn; the RoCE family's never does.
+    /// Storage for Falcon payload that has arrived out of order; the RoCE family needs none.
     pub(crate) kept: Option<&'a mut Kept>,
 }
 
-/// Bytes that have come in. Those in memory that another process can write to may change at any time, so they are never
-/// looked at, only copied; what they are then is the sender's business.
+/// Received bytes. Those in memory to which another process can write may change at any time, so they are never
+/// inspected, only copied; a change affects only the data of their sender.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrived<'a> {
     start: *const u8,
@@ -341,53 +343,53 @@ pub(crate) struct Arrived<'a> {
 }
 
 impl<'a> Arrived<'a> {
-    /// `len` bytes at `start`.
+    /// Creates a value for `len` bytes at `start`.
     ///
     /// # Safety
-    /// So many bytes can be read there as long as `'a` lasts.
+    /// This many bytes can be read there as long as `'a` lasts.
     pub(crate) unsafe fn shared(start: *const u8, len: usize) -> Self {
         Self { start, len, of: PhantomData }
     }
 
-    /// The bytes in `range`.
+    /// Returns the bytes in `range`.
     ///
     /// # Panics
-    /// When they are not all there.
+    /// When `range` is out of bounds.
     #[inline]
     pub(crate) fn slice(self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {} bytes that arrived", self.len);
-        // SAFETY: `range` is within what there is.
+        // SAFETY: `range` is within bounds.
         Self { start: unsafe { self.start.add(range.start) }, len: range.len(), of: PhantomData }
     }
 
-    /// Bytes.
+    /// Returns the number of bytes.
     pub(crate) fn len(self) -> usize {
         self.len
     }
 
-    /// Copies its front to `to`, as much as finds room there.
+    /// Copies its front to `to`, as much as fits there.
     #[inline]
     pub(crate) fn copy_front(self, to: &mut [u8]) -> &[u8] {
         let len = self.len.min(to.len());
-        // SAFETY: `to` has room for so many bytes; a slice that is borrowed mutably is nobody else's.
+        // SAFETY: `to` has space for this many bytes, and its mutable borrow is exclusive.
         unsafe { self.slice(0..len).copy_to(to.as_mut_ptr()) };
         &to[..len]
     }
 
-    /// A copy of it.
+    /// Returns a copy of the bytes.
     pub(crate) fn to_vec(self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
         self.copy_front(&mut bytes);
         bytes
     }
 
-    /// Copies all of it.
+    /// Copies all bytes.
     ///
     /// # Safety
-    /// So many bytes can be written at `to`, and they are not among these.
+    /// This many bytes can be written at `to`, and they do not overlap these.
     #[inline]
     pub(crate) unsafe fn copy_to(self, to: *mut u8) {
-        // SAFETY: what made this has promised that the bytes can be read; the rest is the caller's promise.
+        // SAFETY: the creator of this value has promised that the bytes can be read; the rest is the caller's promise.
         unsafe { ptr::copy_nonoverlapping(self.start, to, self.len) };
     }
 }
@@ -453,7 +455,7 @@ impl Dma for Placement<'_> {
 use kept::Kept;
 use signals::{look_after, look_after_once, started};
 
-/// Faults are not taken back on this processor: the kernel copies.
+/// Faults are not intercepted on this processor: the kernel copies.
 #[cfg(not(target_arch = "x86_64"))]
 fn look_after(_: u64) {}
 
@@ -467,14 +469,14 @@ fn started() -> u64 {
 
 const KEPT_BY_FALCON: &str = "payload is kept by Falcon's door alone";
 
-/// All addresses that a process can have memory at, but for the first page, where null points to.
+/// All addresses at which a process can have memory, except the first page, which contains the null pointer.
 pub(crate) const EVERYTHING: Range<u64> = 4_096..1 << 47;
 
-/// A local address is a slot above and an offset below: 24 bits of slots are as many as the engine has keys.
+/// A local address has a slot in the high bits and an offset below: 24 bits of slots match the engine's number of keys.
 const OFFSET_BITS: u32 = 40;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
 
-/// Bytes of a region, at most: what an offset can say, less one so that the end has a name too.
+/// Maximum bytes of a region: the range of an offset, less one so that the end can be addressed too.
 pub(crate) const REGION_BYTES_MAX: u64 = OFFSET_MASK;
 
 const _: () = assert!(rnic_base::limits::MEMORY_REGIONS_MAX as u64 <= 1 << (64 - OFFSET_BITS));

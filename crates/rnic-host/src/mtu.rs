@@ -1,24 +1,24 @@
-//! How large packets may be on a path.
+//! Packet sizes on a path.
 //!
-//! The *path MTU* counts IP packets; the *wire MTU* of a connection counts payload, and any multiple of four will do
-//! between two NICs of ours. Other stacks know the sizes of InfiniBand only: powers of two from 256 to 4096. An
-//! Ethernet path of 1500 bytes carries 1424 bytes of payload to one of ours and 1024 to others.
+//! The *path MTU* counts IP packets; the *wire MTU* of a connection counts payload, and may be any multiple of four
+//! between two OpenRNIC NICs. Other stacks support the sizes of InfiniBand only: powers of two from 256 to 4096. An
+//! Ethernet path of 1500 bytes carries 1424 bytes of payload to an OpenRNIC NIC and 1024 to others.
 //!
-//! Loopback carries 64 KB, and yet 8192 is the most: 64 KiB Writes over UDP at 4096, 8192, 16384, 32768 and 61440 bytes
-//! came to 33, 36, 36, 34 and 34 Gbit/s (segmentation offload makes long trains of short packets), and through shared
-//! memory to 77, 92, 77, 82 and 87 (short packets let the reader begin earlier). `benches/wire.rs` measures it.
+//! Loopback carries 64 KB, but the maximum is 8192: 64 KiB Writes over UDP at 4096, 8192, 16384, 32768 and 61440 bytes
+//! achieved 33, 36, 36, 34 and 34 Gbit/s (segmentation offload makes long trains of short packets), and through shared
+//! memory 77, 92, 77, 82 and 87 (short packets let the reader start earlier). `benches/wire.rs` measures it.
 
 use rnic_base::limits::MTU_MIN;
 use rnic_wire::falcon::psp;
 use rnic_wire::{DATA_HEADERS_MAX, ICRC_LEN, IpVersion, net};
 
-/// The largest wire MTU for a path that carries IP packets of `path_mtu_bytes`, at most `limit`; `None` when it carries
-/// too little.
+/// Returns the largest wire MTU for a path that carries IP packets of `path_mtu_bytes`, at most `limit`; `None` when
+/// the path MTU is too small.
 pub(crate) fn wire_mtu(path_mtu_bytes: u32, ip: IpVersion, limit: u32) -> Option<u32> {
     wire_mtu_beside(OVERHEAD_BYTES, path_mtu_bytes, ip, limit)
 }
 
-/// The same for Falcon's packets, whose headers are longer.
+/// Returns the same for Falcon's packets, whose headers are longer.
 pub(crate) fn falcon_wire_mtu(path_mtu_bytes: u32, ip: IpVersion, limit: u32) -> Option<u32> {
     wire_mtu_beside(FALCON_OVERHEAD_BYTES, path_mtu_bytes, ip, limit)
 }
@@ -29,22 +29,23 @@ fn wire_mtu_beside(overhead_bytes: u32, path_mtu_bytes: u32, ip: IpVersion, limi
     (mtu >= MTU_MIN).then_some(mtu)
 }
 
-/// The largest MTU of InfiniBand that is not above `mtu`: 256 to 4096.
+/// Returns the largest MTU of InfiniBand that is not above `mtu`: 256 to 4096.
 pub(crate) fn ib_mtu(mtu: u32) -> u32 {
     [4_096, 2_048, 1_024, 512].into_iter().find(|size| *size <= mtu).unwrap_or(MTU_MIN)
 }
 
-/// The longest datagram of a connection with a wire MTU of `mtu` bytes, whatever its transport: peers have several.
+/// Returns the length of the longest datagram of a connection with a wire MTU of `mtu` bytes, for any transport: peers
+/// have several.
 pub(crate) const fn datagram_bytes(mtu: u32) -> u32 {
     mtu + if OVERHEAD_BYTES > FALCON_OVERHEAD_BYTES { OVERHEAD_BYTES } else { FALCON_OVERHEAD_BYTES }
 }
 
-/// The same of the RoCE family, whose packets alone go through memory.
+/// Returns the same for the RoCE family, the only one whose packets go through shared memory.
 pub(crate) const fn roce_datagram_bytes(mtu: u32) -> u32 {
     mtu + OVERHEAD_BYTES
 }
 
-/// Headers, at most, and ICRC. Payload that is a multiple of four needs no padding.
+/// Maximum bytes of headers, and ICRC. Payload that is a multiple of four needs no padding.
 const OVERHEAD_BYTES: u32 = (DATA_HEADERS_MAX + ICRC_LEN) as u32;
 
 /// PSP's header with a cookie and its check value, and 64 bytes of Falcon's and RDMA's headers: those of the end of a

@@ -1,6 +1,6 @@
 //! The NIC: one engine, one socket, registered memory; one thread, which drives it by calling [`Nic::progress`].
 //!
-//! Nothing happens between calls. That is what latency needs: the packet that a program waits for is taken in by the
+//! No work is done between calls. This minimizes latency: the packet for which a program waits is received by the
 //! program's own thread, and no other thread must be woken.
 //!
 //! | owner | holds |
@@ -60,11 +60,11 @@ pub struct Nic {
     device: Device,
     connections: Connections,
     rx: Receiver,
-    /// When it is driven, and when nobody does.
+    /// Tracks when the NIC is driven, to tell network silence from scheduling delays of the process.
     presence: Presence,
-    /// Nothing but acknowledgements of what came in last can be ready to leave.
+    /// True while the only packets that can be ready are acknowledgements of those received last.
     acks_may_wait: bool,
-    /// Numbers for the programs of this crate.
+    /// Random numbers for the programs of this crate.
     numbers: SecretStream,
 }
 
@@ -72,7 +72,7 @@ impl Nic {
     /// Opens a NIC.
     ///
     /// # Errors
-    /// When the address is taken, is not one of this machine, or a setting makes no sense.
+    /// When the address is in use, is not one of this machine, or a setting is invalid.
     pub fn open(config: NicConfig) -> Result<Self, NicError> {
         config.check()?;
         let secrets = match config.secret {
@@ -89,13 +89,13 @@ impl Nic {
         })
     }
 
-    /// Returns what verbs programs ask of it: queues, queue pairs, requests, completions and registered memory.
+    /// Returns the interface for verbs programs: queues, queue pairs, requests, completions and registered memory.
     #[inline]
     pub fn verbs(&mut self) -> Verbs<'_> {
         Verbs { device: &mut self.device }
     }
 
-    /// The bytes of a region.
+    /// Returns the bytes of a region.
     ///
     /// # Panics
     /// When the region is another NIC's.
@@ -103,7 +103,7 @@ impl Nic {
         self.device.memory.region(region)
     }
 
-    /// The bytes of a region, to be changed.
+    /// Returns mutable access to the bytes of a region.
     ///
     /// # Panics
     /// When the region is another NIC's.
@@ -111,12 +111,12 @@ impl Nic {
         self.device.memory.region_mut(region)
     }
 
-    /// What there is to know about a queue pair.
+    /// Returns the state and attributes of a queue pair.
     pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
         self.device.engine.query_qp(qpn)
     }
 
-    /// Every queue pair, and where its peer is, as far as it has one.
+    /// Returns every queue pair, with the address of its peer if it has one.
     pub fn queue_pairs(&self) -> impl Iterator<Item = (QpView, Option<SocketAddr>)> {
         self.device.engine.queue_pairs().map(|view| {
             let peer = self.device.link.peers.address_of(view.peer);
@@ -152,38 +152,38 @@ impl Nic {
         self.device.engine.objects().has_windows(region.key)
     }
 
-    /// Packets that peers may have under way to us altogether, when full ones carry `wire_mtu_bytes`: as many as the
-    /// receive buffer takes.
+    /// Returns the number of packets that all peers together may have in flight to this NIC, when full ones carry
+    /// `wire_mtu_bytes`: as many as fit the receive buffer.
     pub fn receive_window(&self, wire_mtu_bytes: u32) -> u32 {
         self.device.receive_window(wire_mtu_bytes)
     }
 
-    /// What it was opened with.
+    /// Returns the settings with which it was opened.
     pub fn config(&self) -> &NicConfig {
         &self.device.config
     }
 
-    /// Own address and port.
+    /// Returns the local address and port.
     pub fn local_addr(&self) -> SocketAddr {
         self.device.link.local_addr()
     }
 
-    /// Time since it was opened: the engine's time.
+    /// Returns the time since it was opened: the engine's time.
     pub fn now(&self) -> Time {
         self.device.clock.now()
     }
 
-    /// Whether the kernel cuts trains into packets for it.
+    /// Returns whether the kernel splits trains into packets for it.
     pub fn uses_segmentation(&self) -> bool {
         self.device.link.segmentation
     }
 
-    /// What has been counted so far, below the engine.
+    /// Returns the counters of the layers below the engine.
     pub fn stats(&self) -> &NicStats {
         &self.device.link.stats
     }
 
-    /// What the engine has counted so far.
+    /// Returns the counters of the engine.
     pub fn engine_stats(&self) -> &EngineStats {
         self.device.engine.stats()
     }
@@ -194,7 +194,7 @@ impl Nic {
         self.device.link.notices.pop()
     }
 
-    /// From now on, writes what is sent and received to `output`, as pcap. Give it a buffered one.
+    /// Starts writing sent and received packets to `output`, as pcap. The output should be buffered.
     ///
     /// # Errors
     /// When the file header cannot be written.
@@ -203,7 +203,7 @@ impl Nic {
         Ok(())
     }
 
-    /// Ends the capture and gives its output back, if there is one.
+    /// Stops the capture and returns its output, if there is one.
     pub fn stop_capture(&mut self) -> Option<Box<dyn Write + Send>> {
         self.device.link.capture.take().map(CaptureTo::into_output)
     }
@@ -213,113 +213,116 @@ impl Nic {
         self.device.engine.set_peer_limit(peer, packets);
     }
 
-    /// Loses the packets that are delayed: whom they were for is gone.
+    /// Discards the packets that are delayed: their receiver no longer exists.
     pub(crate) fn lose_delayed(&mut self) {
         self.device.link.lose_delayed();
     }
 
-    /// A number that nobody can guess.
+    /// Returns an unpredictable random number.
     pub(crate) fn draw_number(&mut self) -> u64 {
         self.numbers.bits()
     }
 
-    /// Whether the connection manager still waits for somebody.
+    /// Returns whether the connection manager still waits for a response.
     pub(crate) fn has_open_exchanges(&self) -> bool {
         self.connections.is_busy()
     }
 
-    /// Payload bytes of a full packet on the path to a peer from [`Nic::acquire_host`]: what its route carried when it
-    /// was first acquired, at most [`crate::NicConfig::mtu_max_bytes`]. Both ends must come to the same, so both must
-    /// see the same path and have the same setting. With real RoCEv2 peers it is the most that the path carries, and
-    /// programs say what they have agreed on.
+    /// Returns the payload bytes of a full packet on the path to a peer from [`Nic::acquire_host`]: what its route
+    /// carried when it was first acquired, at most [`crate::NicConfig::mtu_max_bytes`]. Both ends must compute the same
+    /// value, so both must see the same path and have the same setting. With real RoCEv2 peers it is the maximum of the
+    /// path, and programs specify the value on which they have agreed.
     pub fn wire_mtu_to(&self, peer: PeerId) -> u32 {
         self.device.link.peers.get(peer).wire_mtu
     }
 
-    /// The UDP port that packets for this NIC come to.
+    /// Returns the UDP port on which packets for this NIC arrive.
     pub fn port(&self) -> u16 {
         self.device.port()
     }
 
-    /// Queue pairs that this NIC can have at a time: where it shares its machine, as many as numbers name its port.
+    /// Returns the maximum number of queue pairs of this NIC: where it shares its machine, the count of numbers that
+    /// encode its port.
     pub fn queue_pairs_max(&self) -> u32 {
         self.device.queue_pairs_max()
     }
 
-    /// The general services interface: with real RoCEv2 peers, connection management comes there.
+    /// Returns the general services interface: with real RoCEv2 peers, connection management messages are received
+    /// there.
     pub fn gsi_port(&self) -> Option<&Arc<GsiPort>> {
         self.device.link.gsi.as_ref()
     }
 
-    /// NICs of this machine that packets go to through memory now.
+    /// Returns the number of NICs of this machine to which packets are currently sent through shared memory.
     pub fn bypass_rings(&self) -> usize {
         self.device.link.bypass.as_ref().map_or(0, |bypass| bypass.rings())
     }
 
-    /// What an event loop of somebody else's waits for: when one is readable, or reports an error, [`Nic::progress`]
-    /// has work. Ask [`Nic::wants_progress`] immediately before waiting.
+    /// Returns the descriptors for an external event loop: when one is readable, or reports an error, [`Nic::progress`]
+    /// has work. Call [`Nic::wants_progress`] immediately before waiting.
     pub fn raw_fds(&self) -> ArrayVec<RawFd, RAW_FDS_MAX> {
         let sockets = self.device.link.lanes.iter().flat_map(Lane::receivers).map(AsRawFd::as_raw_fd);
         sockets.chain(self.device.link.bypass.as_ref().map(|bypass| bypass.fd())).collect()
     }
 
-    /// The number of the peer at `address`, for queue pairs that are connected without the connection manager. It stays
-    /// until [`Nic::release_peer`].
+    /// Returns the number of the peer at `address`, for queue pairs that are connected without the connection manager.
+    /// It is valid until [`Nic::release_peer`].
     ///
     /// # Errors
-    /// When there is no way to it, or there are too many.
+    /// When there is no route to it, or there are too many peers.
     pub fn acquire_peer(&mut self, address: SocketAddr) -> Result<PeerId, NicError> {
         self.device.acquire_peer(address)
     }
 
-    /// The number of the peer that has the address `remote`, for queue pairs that are connected without the connection
-    /// manager; packets go there from our address `local`, or the one that the system chooses. It stays until
-    /// [`Nic::release_peer`].
+    /// Returns the number of the peer that has the address `remote`, for queue pairs that are connected without the
+    /// connection manager; packets are sent there from the local address `local`, or the one that the system chooses.
+    /// It is valid until [`Nic::release_peer`].
     ///
-    /// Nothing is agreed on: both ends take the wire MTU from the path ([`Nic::wire_mtu_to`]), and each takes the other
-    /// for its like ([`crate::Notice::PeerDiffers`] tells when it is not): what may be under way to a peer is what this
-    /// NIC's own receive buffer takes, shared by the peers that it has now. A peer with a smaller buffer, or with many
-    /// more peers, loses packets, which are sent again.
+    /// Nothing is negotiated: both ends take the wire MTU from the path ([`Nic::wire_mtu_to`]), and each assumes that
+    /// the other has the same settings ([`crate::Notice::PeerDiffers`] reports when it does not): the limit of packets
+    /// in flight to a peer is what this NIC's own receive buffer holds, shared by the peers that it has now. A peer
+    /// with a smaller buffer, or with many more peers, loses packets, which are retransmitted.
     ///
     /// # Errors
-    /// When there is no way to it, `local` is not ours, there are too many peers, or this NIC has one address only.
+    /// When there is no route to it, `local` is not an address of this machine, there are too many peers, or this NIC
+    /// has one address only.
     pub fn acquire_host(&mut self, remote: IpAddr, local: Option<IpAddr>) -> Result<PeerId, NicError> {
         self.device.acquire_host(remote, local)
     }
 
-    /// Gives back what [`Nic::acquire_peer`] has given.
+    /// Releases a peer from [`Nic::acquire_peer`].
     ///
     /// # Panics
-    /// When nobody holds it.
+    /// When the peer is not acquired.
     pub fn release_peer(&mut self, peer: PeerId) {
         self.device.release_peer(peer);
     }
 
-    /// From now on, does this to packets on the way to every peer. Packets that are delayed already stay so.
+    /// Applies this impairment to packets to every peer from now on. Packets that are delayed already stay so.
     pub fn set_impairment(&mut self, impairment: Impairment) {
         self.device.set_impairment(impairment);
     }
 
-    /// Starts waiting for connections to the service behind `port`. Up to `backlog` requests wait for a decision.
+    /// Starts listening for connections to the service behind `port`. Up to `backlog` requests wait for a decision.
     ///
     /// # Errors
-    /// When somebody does already, or there are too many services.
+    /// When the service has a listener already, or there are too many services.
     pub fn listen(&mut self, port: u16, backlog: usize) -> Result<ServiceId, ListenError> {
         self.connections.listen(port, backlog)
     }
 
-    /// Stops waiting for connections to `service`.
+    /// Stops listening for connections to `service`.
     pub fn unlisten(&mut self, service: ServiceId) {
         self.connections.unlisten(service);
     }
 
-    /// Asks for a connection to the service behind `port` at `to`, and waits for the answer.
+    /// Requests a connection to the service behind `port` at `to`, and waits for the response.
     ///
-    /// The other end learns that the connection stands, and may send, with the next [`Nic::progress`]: post receives
-    /// before.
+    /// The remote end is notified that the connection is established, and may send, with the next [`Nic::progress`]:
+    /// post receives before.
     ///
     /// # Errors
-    /// When there is no connection in the end. Other connections' news stay for [`Nic::poll_connection_event`].
+    /// When the connection cannot be made. Other connections' events stay for [`Nic::poll_connection_event`].
     pub fn connect(
         &mut self,
         to: SocketAddr,
@@ -343,10 +346,10 @@ impl Nic {
         }
     }
 
-    /// Asks for a connection; what becomes of it comes from [`Nic::poll_connection_event`].
+    /// Requests a connection; the result is reported by [`Nic::poll_connection_event`].
     ///
     /// # Errors
-    /// When it cannot even be asked for.
+    /// When the request cannot be sent.
     pub fn start_connect(
         &mut self,
         to: SocketAddr,
@@ -356,25 +359,25 @@ impl Nic {
         self.connections.start_connect(&mut self.device, to, port, config)
     }
 
-    /// Accepts a connection. The answer leaves, and the other end may send, with the next [`Nic::progress`]: post
-    /// receives before. The connection may be used for sending when [`ConnectionEvent::Established`] says so.
+    /// Accepts a connection. The reply is sent, and the remote end may send, with the next [`Nic::progress`]: post
+    /// receives before. The connection may be used for sending after [`ConnectionEvent::Established`].
     ///
     /// # Errors
-    /// When it cannot be: then the other end has been told, and the request is gone.
+    /// When it cannot be accepted: then the remote end has been notified, and the request no longer exists.
     pub fn accept(&mut self, id: ConnectionId, config: &ConnectionConfig) -> Result<Connection, ConnectError> {
         self.connections.accept(&mut self.device, id, config)
     }
 
-    /// Refuses a connection, with a word to the program that asks.
+    /// Rejects a connection request, with a text for the requesting program.
     ///
     /// # Errors
-    /// When nobody asks for it any more.
+    /// When the request is no longer pending.
     pub fn reject(&mut self, id: ConnectionId, detail: &str) -> Result<(), ConnectError> {
         self.connections.reject(id, detail)
     }
 
-    /// Ends a connection: what is posted is flushed, the other end is told. [`ConnectionEvent::Disconnected`] says when
-    /// it has answered, or could have.
+    /// Ends a connection: posted requests are flushed, and the remote end is notified.
+    /// [`ConnectionEvent::Disconnected`] follows when it has responded, or the time for that is over.
     ///
     /// # Errors
     /// When it is not established.
@@ -382,12 +385,12 @@ impl Nic {
         self.connections.disconnect(&mut self.device, id)
     }
 
-    /// Gives everything back that a connection has. One that is still established is disconnected on the way.
+    /// Releases all resources of a connection. One that is still established is disconnected first.
     pub fn close(&mut self, id: ConnectionId) {
         self.connections.close(&mut self.device, id);
     }
 
-    /// The next news of the connection manager.
+    /// Returns the next event of the connection manager.
     pub fn poll_connection_event(&mut self) -> Option<ConnectionEvent> {
         self.connections.poll_event()
     }
@@ -400,5 +403,5 @@ impl Drop for Nic {
     }
 }
 
-/// Sockets of a NIC that packets come to, at most: two IP versions and two ports.
+/// Maximum number of sockets on which packets for a NIC arrive: two IP versions and two ports.
 const RAW_FDS_MAX: usize = 4;

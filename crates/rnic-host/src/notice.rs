@@ -1,4 +1,5 @@
-//! What the NIC has to tell and nobody asked for: it goes on, but not as it was.
+//! Notices to the program about changed operating conditions that it did not request: the NIC continues, but in a
+//! degraded or different mode.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -7,30 +8,31 @@ use rnic_wire::Qpn;
 
 use crate::hello::Differs;
 
-/// A notice.
+/// A notice to the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
-    /// Packets to this peer no longer fit the path: from now on they may be fragmented on the way, which is slow. A new
-    /// connection would agree on a smaller MTU.
+    /// Packets to this peer no longer fit the path: from now on they may be fragmented in the network, which is slow. A
+    /// new connection would agree on a smaller MTU.
     PathTooNarrow(SocketAddr),
     /// Packets to this peer no longer fit the path, and are lost: those of RoCEv2 over IPv4 are not fragmented.
     PathRefuses(IpAddr),
     /// Packets to this peer fit again.
     PathWideAgain(SocketAddr),
-    /// The kernel refuses to cut trains into packets for the way they take: from now on each is sent by itself.
+    /// The kernel refuses to segment trains into packets (GSO) on the interface that they use: from now on each packet
+    /// is sent by itself.
     SegmentationRefused,
-    /// Packets do not leave from port 4791, because of this: captures will not show them as RoCEv2. Nothing else
+    /// Packets are not sent from port 4791, for this reason: captures will not show them as RoCEv2. Nothing else
     /// changes.
     SourcePortTaken(String),
-    /// Packets to other NICs of this machine take UDP, because of this.
+    /// Packets to other NICs of this machine are sent over UDP, for this reason.
     NoBypass(String),
-    /// The other end of a connection does not go by what this one does.
+    /// The other end of a connection uses settings that differ from those of this end.
     PeerDiffers(Differs),
-    /// The queue pair at this address cannot be one of ours: it is a real adapter's.
+    /// The queue pair at this address cannot be one of an OpenRNIC NIC: it belongs to a real adapter.
     RealRocePeer(IpAddr, Qpn),
-    /// Peers were said to be real RoCEv2 adapters, and at this address is a process like this one.
+    /// The peers are configured to be real RoCEv2 adapters, but this address belongs to an OpenRNIC process.
     PeerIsOurs(IpAddr),
-    /// The capture could not be written and has ended.
+    /// The capture could not be written and has stopped, for this reason.
     CaptureEnded(String),
 }
 
@@ -64,7 +66,7 @@ impl std::fmt::Display for Notice {
     }
 }
 
-/// Notices that wait for somebody to read them; the oldest go when nobody does.
+/// Notices that the program has not read yet; the oldest are discarded when it reads none.
 #[derive(Debug, Default)]
 pub(crate) struct Notices(VecDeque<Notice>);
 

@@ -1,14 +1,15 @@
-//! Hashing of numbers that are looked up for every packet: queue pairs, and payload that is kept.
+//! Hashing of numbers that are looked up for every packet: queue pair numbers, and numbers of kept payload.
 //!
-//! The standard library's hash keeps strangers from choosing numbers that collide, and costs 20 ns. These numbers no
-//! stranger chooses: queue pair numbers are ours, and payload is kept under consecutive numbers within a window.
+//! The standard library's hash prevents other parties from choosing numbers that collide, and costs 20 ns. No other
+//! party chooses these numbers: queue pair numbers are generated locally, and payload is kept under consecutive numbers
+//! within a window.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// For tables whose keys are one number of ours.
+/// Hasher for tables whose keys are one locally chosen number.
 pub(crate) type ByNumber = BuildHasherDefault<Mixer>;
 
-/// Knuth's multiplicative hash; the table takes its upper and its lower bits.
+/// Knuth's multiplicative hash; the table uses its upper and its lower bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mixer(u64);
 
@@ -34,7 +35,7 @@ impl Hasher for Mixer {
     }
 }
 
-/// Of 2^64, odd.
+/// Golden ratio as a fraction of 2^64, an odd number.
 const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]

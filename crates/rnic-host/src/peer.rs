@@ -1,7 +1,7 @@
-//! The other ends that this NIC knows: addresses, and what is kept for each so that packets are cheap.
+//! The peers that this NIC knows: addresses, and cached data for each that make packets cheap.
 //!
-//! A peer exists while somebody uses it: a connection, or a program that asked for it by address. Packets from anybody
-//! else are dropped, connection management aside, so a stranger cannot make the table grow.
+//! A peer exists while it has a user: a connection, or a program that acquired it by address. Packets from all other
+//! senders are dropped, except those of connection management, so unknown senders cannot make the table grow.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -12,49 +12,50 @@ use rnic_wire::{Addresses, IcrcPrefix};
 
 use crate::impair::PeerImpairment;
 
-/// One other end.
+/// A remote NIC or host.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// From us to the peer. When queue pairs name ports, the peer's port here is only that of RoCEv2.
+    /// From the local address to the peer. When queue pair numbers encode ports, the peer's port here is only that of
+    /// RoCEv2.
     pub(crate) addresses: Addresses,
-    /// Payload bytes of a full packet that the path carries; 0 when nobody has looked.
+    /// Payload bytes of a full packet that the path carries; 0 when it has not been determined.
     pub(crate) wire_mtu: u32,
-    /// It is this machine, and packets to it may go through memory.
+    /// True when the peer is on this machine, so that packets to it may go through shared memory.
     pub(crate) is_local: bool,
-    /// Our address, when the socket has several.
+    /// Local address, when the socket has several.
     pub(crate) from: Option<IpAddr>,
-    /// Connections and programs that use it.
+    /// Number of connections and programs that use it.
     users: u32,
-    /// Which of all peers ever it is.
+    /// Sequence number among all peers ever created.
     number: u64,
     sent: PrefixCache,
     received: PrefixCache,
-    /// Since when packets of ours are too large for the path and are fragmented.
+    /// Time since which packets to this peer are too large for the path and are fragmented.
     pub(crate) fragmenting: Option<Time>,
     pub(crate) impairment: Option<Box<PeerImpairment>>,
 }
 
 impl Peer {
-    /// Whether its packets need more than to be sent.
+    /// Returns whether its packets need special handling (impairment or fragmentation).
     #[inline]
     pub(crate) fn is_special(&self) -> bool {
         self.impairment.is_some() || self.fragmenting.is_some()
     }
 
-    /// The way to the peer's UDP port `port`.
+    /// Returns the addresses for datagrams to the peer's UDP port `port`.
     #[inline]
     pub(crate) fn way(&self, port: u16) -> Addresses {
         way_to(&self.addresses, port)
     }
 
-    /// ICRC of the headers below ours of a datagram of `len` bytes to the peer's UDP port `port`.
+    /// Returns the ICRC of the IP and UDP headers of a datagram of `len` bytes to the peer's UDP port `port`.
     #[inline]
     pub(crate) fn sent_prefix(&mut self, len: u32, port: u16) -> IcrcPrefix {
         let addresses = &self.addresses;
         self.sent.get(len, port, || IcrcPrefix::new(&way_to(addresses, port), len))
     }
 
-    /// The same for a datagram from the peer's UDP port `port`, which came to us on `way`.
+    /// As `sent_prefix`, for a datagram that arrived from the peer's UDP port `port` with the addresses `way`.
     #[inline]
     pub(crate) fn received_prefix(&mut self, len: u32, port: u16, way: impl FnOnce() -> Addresses) -> IcrcPrefix {
         self.received.get(len, port, || IcrcPrefix::new(&way(), len))
@@ -66,8 +67,8 @@ fn way_to(addresses: &Addresses, port: u16) -> Addresses {
     Addresses::new(addresses.src(), dst).expect("the IP versions are those of a peer")
 }
 
-/// The prefixes of the lengths that were used last. A connection has few: full packets, acknowledgements, the ends of
-/// messages.
+/// Cache of the prefixes of recently used lengths. A connection uses few lengths: full packets, acknowledgements, the
+/// ends of messages.
 #[derive(Debug, Default)]
 struct PrefixCache([Option<(u32, u16, IcrcPrefix)>; PREFIXES]);
 
@@ -88,16 +89,17 @@ impl PrefixCache {
 pub(crate) struct Peers {
     slots: Vec<Option<Peer>>,
     free: Vec<u32>,
-    /// From the peer's address and ours. Never iterated.
+    /// Key: the peer's address and the local one. Never iterated.
     by_address: HashMap<(SocketAddr, IpAddr), PeerId>,
-    /// Who sent the last packet: most often who sends the next one.
+    /// Sender of the last packet: usually also the sender of the next one.
     latest: Option<((SocketAddr, IpAddr), PeerId)>,
-    /// Peers ever made: names their random streams.
+    /// Number of peers ever created: identifies their random streams.
     made: u64,
 }
 
 impl Peers {
-    /// The peer at the far end of `addresses`, made if need be, with one more user; `None` when there are too many.
+    /// Returns the peer at the remote end of `addresses`, created if necessary, with one more user; `None` when there
+    /// are too many.
     pub(crate) fn acquire(
         &mut self,
         addresses: &Addresses,
@@ -134,14 +136,14 @@ impl Peers {
         Some(PeerId(index))
     }
 
-    /// Gives every peer a new impairment, or none, by its number.
+    /// Replaces the impairment of every peer with the one that `make` returns for its number.
     pub(crate) fn impair_all(&mut self, make: impl Fn(u64) -> Option<Box<PeerImpairment>>) {
         for peer in self.slots.iter_mut().flatten() {
             peer.impairment = make(peer.number);
         }
     }
 
-    /// One user less; answers whether that was the last one and the peer is forgotten.
+    /// Removes one user; returns whether that was the last one and the peer was removed.
     pub(crate) fn release(&mut self, id: PeerId) -> bool {
         let peer = self.get_mut(id);
         peer.users -= 1;
@@ -156,7 +158,7 @@ impl Peers {
         true
     }
 
-    /// Who sends from `source` to our address `local`.
+    /// Returns the peer that sends from `source` to the local address `local`.
     #[inline]
     pub(crate) fn find(&mut self, source: SocketAddr, local: IpAddr) -> Option<PeerId> {
         let key = (source, local);
@@ -170,18 +172,18 @@ impl Peers {
         Some(id)
     }
 
-    /// Every peer at `address`, whichever of our addresses it knows.
+    /// Returns all peers at `address`, for any local address.
     pub(crate) fn at(&self, address: SocketAddr) -> impl Iterator<Item = PeerId> {
         let of = move |peer: &Option<Peer>| peer.as_ref().is_some_and(|peer| peer.addresses.dst() == address);
         self.slots.iter().enumerate().filter(move |(_, peer)| of(peer)).map(|(index, _)| PeerId(index as u32))
     }
 
-    /// The peer, if there is one of that number.
+    /// Returns the peer with this number, if it exists.
     pub(crate) fn look_up(&self, id: PeerId) -> Option<&Peer> {
         self.slots.get(id.0 as usize)?.as_ref()
     }
 
-    /// Where the peer is, if there is one of that number.
+    /// Returns the address of the peer with this number, if it exists.
     pub(crate) fn address_of(&self, id: PeerId) -> Option<SocketAddr> {
         self.look_up(id).map(|peer| peer.addresses.dst())
     }
@@ -196,21 +198,21 @@ impl Peers {
         self.slots[id.0 as usize].as_mut().expect("a peer lives as long as it has users")
     }
 
-    /// All of them.
+    /// Returns the numbers of all peers.
     pub(crate) fn ids(&self) -> impl Iterator<Item = PeerId> {
         self.slots.iter().enumerate().filter(|(_, peer)| peer.is_some()).map(|(index, _)| PeerId(index as u32))
     }
 
-    /// How many there are.
+    /// Returns the number of peers.
     pub(crate) fn len(&self) -> usize {
         self.by_address.len()
     }
 }
 
-/// Peers of one NIC, at most: a few kilobytes each.
+/// Maximum number of peers of one NIC: a few kilobytes each.
 const PEERS_MAX: usize = 4_096;
 
-/// Lengths that are remembered for each direction.
+/// Number of lengths that are cached for each direction.
 const PREFIXES: usize = 32;
 
 #[cfg(test)]

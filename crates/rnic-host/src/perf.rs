@@ -1,21 +1,21 @@
-//! Measuring a connection between two NICs: the library behind `rnic perf`.
+//! Performance measurement of a connection between two NICs: the library behind `rnic perf`.
 //!
-//! One end [serves](serve()), the other [measures](measure()). They agree on a plan over a connection of their own
-//! (JSON in Sends), then make as many queue pairs as the plan says. What is counted at both ends comes together in one
-//! [`PerfReport`]. NICs with a secret ([`crate::NicConfig::protection`]) talk and measure over Falcon with that secret
-//! alone; those with real RoCEv2 peers ([`crate::NicConfig::real_roce_peers`]) over RoCEv2 as it is.
+//! One end [serves](serve()), the other [measures](measure()). They agree on a plan over a separate control connection
+//! (JSON in Sends), then create as many queue pairs as the plan requires. The counts of both ends are combined in one
+//! [`PerfReport`]. NICs with a secret ([`crate::NicConfig::protection`]) use only Falcon with that secret for control
+//! and measurement; those with real RoCEv2 peers ([`crate::NicConfig::real_roce_peers`]) use standard RoCEv2.
 //!
 //! **Throughput** keeps `depth` operations in flight on each queue pair. Without verification all of a queue pair's
-//! operations use one buffer, as perftest has it; with it each operation in flight has its own, is filled with a
-//! pattern that belongs to it alone, and is compared byte by byte where it arrives (Writes carry an immediate then, so
-//! that the far end knows).
+//! operations use one buffer, as in perftest; with it each operation in flight has its own buffer, is filled with a
+//! pattern that is unique to it, and is compared byte by byte where it arrives (Writes then carry an immediate, so that
+//! the remote end is notified).
 //!
-//! **NVMe** goes to a namespace of the end that serves, which is memory there. Verification of Writes reads each one
-//! back: nothing at a target hears when a command is done.
+//! **NVMe** commands access a namespace at the serving end, which is stored in memory there. Verification of Writes
+//! reads each one back, because the program at a target is not notified when a command completes.
 //!
 //! **Latency** is a ping-pong of Sends with one in flight: both sides Send, and half a round trip is reported, as
-//! `ib_send_lat` does. With one operation of another kind in flight, the time from posting to completion is reported,
-//! whole.
+//! `ib_send_lat` does. With one operation of another type in flight, the complete time from posting to completion is
+//! reported.
 
 mod client;
 mod control;
@@ -53,10 +53,10 @@ pub(crate) use client::{Session, Terms, Wanted, sent};
 pub(crate) use control::Restless;
 pub(crate) use plan::{Task, TransferTask};
 
-/// The service that measurements are served on, when nobody says otherwise.
+/// Default service that measurements are served on.
 pub const PERF_PORT: u16 = 18_515;
 
-/// What is repeated.
+/// The operation that is repeated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Op {
@@ -70,18 +70,18 @@ pub enum Op {
     Atomic,
     /// Compare-and-swap on eight bytes.
     CompareSwap,
-    /// Read of blocks of the far end's namespace, over NVMe.
+    /// NVMe read of blocks of the remote end's namespace.
     NvmeRead,
-    /// Write of such blocks.
+    /// NVMe write of blocks of the remote end's namespace.
     NvmeWrite,
 }
 
 impl Op {
-    /// Every one.
+    /// All operations.
     pub const ALL: [Self; 7] =
         [Self::Write, Self::Send, Self::Read, Self::Atomic, Self::CompareSwap, Self::NvmeRead, Self::NvmeWrite];
 
-    /// Its name in reports and on command lines.
+    /// Returns its name in reports and on command lines.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -94,52 +94,52 @@ impl Op {
         }
     }
 
-    /// Returns whether it is a command of NVMe.
+    /// Returns whether it is an NVMe command.
     pub const fn is_nvme(self) -> bool {
         matches!(self, Self::NvmeRead | Self::NvmeWrite)
     }
 
-    /// Whether it works on eight bytes, whatever the size asked for.
+    /// Returns whether it works on eight bytes, whatever the requested size.
     pub const fn is_atomic(self) -> bool {
         matches!(self, Self::Atomic | Self::CompareSwap)
     }
 }
 
-/// How long to measure.
+/// Duration of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Length {
-    /// So many operations on each queue pair.
+    /// This number of operations on each queue pair.
     Count(u64),
-    /// As many as complete in this time.
+    /// All operations that complete in this time.
     Time(Duration),
 }
 
-/// A measurement.
+/// Settings of a measurement.
 #[derive(Clone, Debug)]
 pub struct PerfConfig {
-    /// The service of the far end.
+    /// Service of the remote end.
     pub port: u16,
-    /// What is repeated.
+    /// The operation that is repeated.
     pub op: Op,
     /// Bytes of each operation; atomics have eight.
     pub size_bytes: u32,
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub qps: u32,
-    /// Operations in flight on each.
+    /// Operations in flight on each queue pair.
     pub depth: u32,
-    /// How long.
+    /// Duration.
     pub length: Length,
-    /// Compare every byte that arrives.
+    /// True to compare every byte that arrives.
     pub verify: bool,
-    /// Ping-pong: for Sends with one in flight.
+    /// True for a ping-pong: Sends with one in flight.
     pub ping_pong: bool,
-    /// Transport, by name.
+    /// Name of the transport.
     pub transport: String,
-    /// Its options; what is not given has this room's defaults ([`crate::host_defaults`]).
+    /// Its options; an option that is not given has this crate's default ([`crate::host_defaults`]).
     pub options: Vec<(String, String)>,
-    /// What happens to packets on the way, in both directions.
+    /// Impairment of packets, in both directions.
     pub impairment: Impairment,
-    /// How long to ask for connections, and how long a silent far end is believed to be there.
+    /// Time limit for connection setup, and the base of the time after which a silent remote end counts as failed.
     pub timeout: Duration,
 }
 
@@ -163,126 +163,126 @@ impl Default for PerfConfig {
 }
 
 impl PerfConfig {
-    /// Bytes that an operation really has.
+    /// Returns the actual number of bytes of an operation.
     pub fn operation_bytes(&self) -> u32 {
         if self.op.is_atomic() { 8 } else { self.size_bytes }
     }
 }
 
-/// Why a measurement came to nothing.
+/// Reason why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PerfError {
-    /// There is no connection.
+    /// The connection could not be established.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The NIC refused something.
+    /// The NIC refused a call.
     #[error(transparent)]
     Nic(#[from] NicError),
-    /// The transport does not exist or cannot be.
+    /// The transport does not exist or its options are invalid.
     #[error(transparent)]
     Transport(#[from] rnic_transports::SelectError),
-    /// A NIC with a secret would send in clear.
+    /// A NIC with a secret would send unencrypted packets.
     #[error("packets of {transport} are not encrypted, those of falcon are: this end has a key")]
     Unprotected {
-        /// The transport that was asked for.
+        /// The requested transport.
         transport: &'static str,
     },
-    /// Adapters of other makes would not understand it.
+    /// Adapters of other makes do not support the transport.
     #[error("adapters of other makes speak {ROCE_TRANSPORT}, not {transport}")]
     Foreign {
-        /// The transport that was asked for.
+        /// The requested transport.
         transport: String,
     },
-    /// The plan makes no sense.
+    /// The plan is invalid.
     #[error("{what} is {given}, expected {expected}")]
     Plan {
-        /// What of it.
+        /// The quantity that is out of range.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         given: u64,
-        /// What would do.
+        /// The permitted values.
         expected: &'static str,
     },
-    /// The transport promises no order, and it takes some.
+    /// The operation needs an order that the transport does not guarantee.
     #[error("{what} needs order beyond {unless}: not with ordering=unordered, but with ordering=weak")]
     NeedsOrder {
-        /// What does.
+        /// The operation that needs order.
         what: &'static str,
-        /// What would do without.
+        /// The limit up to which it works without order.
         unless: String,
     },
-    /// The transport carries no NVMe.
+    /// The transport does not carry NVMe.
     #[error("{op} is NVMe, which falcon carries and {transport} does not: take falcon")]
     NvmeNeedsFalcon {
         /// The operation.
         op: &'static str,
-        /// The transport that was asked for.
+        /// The requested transport.
         transport: &'static str,
     },
-    /// The NIC does not take an operation.
+    /// The NIC does not accept an operation.
     #[error("an operation cannot be posted: {0}")]
     Post(#[from] PostError),
-    /// The far end does not want to.
+    /// The remote end refused the session.
     #[error("{peer} refuses: {reason}")]
     Refused {
-        /// Who.
+        /// Address of the remote end.
         peer: SocketAddr,
-        /// Why.
+        /// Its reason.
         reason: String,
     },
-    /// The far end says what it should not, or is not one of ours.
+    /// The remote end violated the protocol, or is not an `rnic perf` server.
     #[error("{peer} does not keep to the protocol: {what}")]
     Protocol {
-        /// Who.
+        /// Address of the remote end.
         peer: SocketAddr,
-        /// What it did.
+        /// Description of the violation.
         what: String,
     },
-    /// The far end ended the session.
+    /// The remote end ended the session.
     #[error("{peer} has ended the session")]
     Ended {
-        /// Who.
+        /// Address of the remote end.
         peer: SocketAddr,
     },
-    /// The far end's process is there no more, says its host.
+    /// The remote end's process no longer exists, as its host reports.
     #[error("{peer} is gone: nobody has its port any more, so its program was killed or has ended without a word")]
     Gone {
-        /// Who.
+        /// Address of the remote end.
         peer: SocketAddr,
     },
-    /// Nothing happened for too long.
+    /// No packet has arrived for too long.
     #[error("{peer} has been silent for {after}")]
     Silent {
-        /// Who.
+        /// Address of the remote end.
         peer: SocketAddr,
-        /// For how long.
+        /// Time of silence.
         after: Duration,
     },
     /// An operation failed.
     #[error("{peer}: an operation ended with {status:?}")]
     Operation {
-        /// With whom.
+        /// Address of the remote end.
         peer: SocketAddr,
         /// The status of its completion.
         status: WcStatus,
     },
-    /// A command of NVMe failed.
+    /// An NVMe command failed.
     #[error("{peer}: an NVMe command failed: {failure}")]
     Command {
-        /// With whom.
+        /// Address of the remote end.
         peer: SocketAddr,
-        /// How.
+        /// Reason of the failure.
         failure: NvmeFailure,
     },
-    /// Nobody can listen.
+    /// The service could not be offered.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// A file could not be read.
     #[error("{path}: {error}")]
     File {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What the system says.
+        /// Error that the system reported.
         error: std::io::Error,
     },
 }

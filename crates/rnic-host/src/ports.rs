@@ -1,9 +1,9 @@
-//! Which queue pair lives on which UDP port, when several NICs share one machine.
+//! Mapping between queue pair numbers and UDP ports, when several NICs share one machine.
 //!
-//! A NIC receives on a UDP port of its own, and its queue pair numbers name it, so who knows a number knows the port:
-//! programs exchange addresses and numbers only. There are two kinds of ports. Below 32768 a NIC's port is a multiple
+//! Each NIC receives on its own UDP port, which its queue pair numbers encode, so the number determines the port:
+//! programs exchange addresses and numbers only. There are two types of ports. Below 32768 a NIC's port is a multiple
 //! of 64 and `port / 64` is the upper 10 bits of its numbers; above, it is a multiple of 16 and the upper 12 bits. The
-//! bits below are random: 14, for 16,384 queue pairs, or 12, for 4,096. A NIC takes a port of the first kind while one
+//! bits below are random: 14, for 16,384 queue pairs, or 12, for 4,096. A NIC uses a port of the first type while one
 //! is free; there are 496 of those, and 2,048 of the others, for the NICs of one network namespace.
 //!
 //! ```text
@@ -13,47 +13,48 @@
 //!    4,096  | port / 16, at least 2,048      |      random       |
 //! ```
 //!
-//! One port for 16,384 numbers was preferred to several ports of 4,096: a NIC has as many sockets as before, looks at
-//! as many, and its packets come from one port, whatever queue pair they are of. What is given up is room for 1,488 of
-//! 4,032 NICs.
+//! One port for 16,384 numbers was preferred to several ports of 4,096: a NIC has as many sockets as before, polls as
+//! many, and its packets come from one port, whatever queue pair they belong to. The cost is that 1,488 of 4,032 NICs
+//! no longer fit.
 //!
-//! Packets leave from port 4791, which all NICs of a user share, so that captures show them as RoCEv2.
-//! ARCHITECTURE.md, section "Under unmodified programs", says what else was looked at.
+//! Packets are sent from port 4791, which all NICs of a user share, so that captures show them as RoCEv2.
+//! ARCHITECTURE.md, section "Under unmodified programs", lists the alternatives that were considered.
 
 use rnic_wire::Qpn;
 
 use crate::secrets::SecretStream;
 
-/// The UDP port that a queue pair lives on.
+/// Returns the UDP port on which a queue pair receives.
 #[inline]
 pub(crate) fn port_of(qpn: Qpn) -> u16 {
-    // 24 bits of number: 12 bits of port.
+    // The upper 12 of the 24 bits of the number give 12 bits of the port.
     let port = ((qpn.get() >> INDEX_BITS) << PORT_SHIFT) as u16;
     port & !(step_of(port) - 1)
 }
 
-/// The queue pair number that lives on `port` and has `index` below.
+/// Returns the queue pair number on `port` with `index` in its lower bits.
 pub(crate) fn number_on(port: u16, index: u32) -> Qpn {
     Qpn::new(u32::from(port >> PORT_SHIFT) << INDEX_BITS | index & (queue_pairs_of(port) - 1))
 }
 
-/// Queue pairs that can live on `port`.
+/// Returns the number of queue pairs that `port` can have.
 pub(crate) fn queue_pairs_of(port: u16) -> u32 {
     u32::from(step_of(port) >> PORT_SHIFT) << INDEX_BITS
 }
 
-/// Whether `port` is one that NICs choose for their own.
+/// Returns whether `port` is one that NICs choose as their own.
 pub(crate) fn is_port_of_nic(port: u16) -> bool {
     port.is_multiple_of(step_of(port)) && port >= LOWEST
 }
 
-/// Returns the number that the port of a NIC near `port` is a multiple of.
+/// Returns the number of which a NIC's port in the range of `port` is a multiple.
 #[inline]
 fn step_of(port: u16) -> u16 {
     if port < LARGE_BELOW { LARGE_STEP } else { 1 << PORT_SHIFT }
 }
 
-/// A port of the `sort`-th of [`SORTS`], unless none or a worse one is drawn.
+/// Returns a random port of the `sort`-th of [`SORTS`], or `None` when the random number gives a port outside of it, or
+/// a round one that only the last sort permits.
 pub(crate) fn draw_port(sort: u32, random: &mut SecretStream) -> Option<u16> {
     let ports = match sort {
         0 => LOWEST..=LARGE_BELOW - 1,
@@ -66,28 +67,28 @@ pub(crate) fn draw_port(sort: u32, random: &mut SecretStream) -> Option<u16> {
     (ports.contains(&port) && (sort + 1 == SORTS || !port.is_multiple_of(ROUND))).then_some(port)
 }
 
-/// Bits of a queue pair number below those that name a port of the second kind.
+/// Lower bits of a queue pair number that do not encode the port, for ports of the second type.
 const INDEX_BITS: u32 = 12;
 
-/// Such ports are multiples of 16: 12 bits name one.
+/// Ports of the second type are multiples of 16, so that 12 bits encode one.
 const PORT_SHIFT: u32 = 4;
 
-/// Ports of the first kind are below: where the kernel's own choice usually begins.
+/// Ports of the first type are below this port, where the kernel's ephemeral range usually starts.
 const LARGE_BELOW: u16 = 1 << 15;
 
-/// They are multiples of this: four times as many numbers live on each.
+/// Ports of the first type are multiples of this: each has four times as many queue pair numbers.
 const LARGE_STEP: u16 = 64;
 
-/// The first port that ordinary users may have.
+/// The first port that unprivileged users may bind.
 const LOWEST: u16 = 1_024;
 
-/// What the kernel chooses from when a program does not say which port it wants, unless somebody has set it otherwise.
+/// The kernel's default range of ephemeral ports.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 
-/// What ports divide by that people like.
+/// Multiples of this are round ports, which users like to choose.
 const ROUND: u16 = 1_000;
 
-/// Sorts of ports, by how soon they are tried.
+/// Number of sorts of ports, tried in order of preference.
 pub(crate) const SORTS: u32 = 4;
 
 #[cfg(test)]

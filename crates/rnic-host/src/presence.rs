@@ -1,36 +1,37 @@
-//! When the process drives its NIC, and when it cannot: a timeout that passes while it is off its core says nothing
-//! about the network.
+//! Tracks when the process drives its NIC and when it cannot: a timeout that passes while the process is off its core
+//! is no evidence about the network.
 //!
-//! Whoever polls comes back within a *turn*: the time that it takes to send and to take in a batch. How long turns take
-//! is measured. A gap of several of them is an *absence*: the process was off its core, or did something else. Whoever
-//! sleeps has said until when, and is absent only for as long as it wakes later than that.
+//! A polling program drives the NIC again within a *turn*: the time that it takes to send and to receive a batch. The
+//! duration of turns is measured. A gap of several turns is an *absence*: the process was off its core, or did
+//! something else. A program that sleeps has recorded its wakeup deadline, and is absent only for the time that it
+//! wakes later than that.
 
 use rnic_base::{Duration, Time};
 
-/// Who drives a NIC, and when.
+/// Tracks when the NIC is driven, to tell network silence from scheduling delays of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Presence {
-    /// When it was driven last.
+    /// Time at which the NIC was last driven.
     driven: Time,
-    /// Since then it has gone to sleep: until when, at the latest.
+    /// Latest wakeup time, when the NIC has gone to sleep since it was last driven.
     sleeps_until: Option<Time>,
-    /// Something moved in the last turn.
+    /// Set when packets were processed in the last turn.
     moved: bool,
-    /// How long a turn takes in which something moves, smoothed.
+    /// Smoothed duration of a turn in which packets are processed.
     turn: Duration,
 }
 
-/// How somebody who drives a NIC comes back to it.
+/// Time since the NIC was last driven, as returned when it is driven again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Return {
-    /// How long ago it was driven.
+    /// Time since the NIC was last driven.
     pub(crate) gap: Duration,
-    /// How much of that was an absence.
+    /// Part of `gap` that was an absence.
     pub(crate) absence: Duration,
 }
 
 impl Presence {
-    /// It is driven now.
+    /// Records that the NIC is driven at `now`; returns the time since the last call and how much of it was an absence.
     pub(crate) fn come_back(&mut self, now: Time) -> Return {
         let gap = now.since(self.driven);
         let absence = match self.sleeps_until.take() {
@@ -45,12 +46,12 @@ impl Presence {
         Return { gap, absence }
     }
 
-    /// Something moved in this turn.
+    /// Records that packets were processed in this turn.
     pub(crate) fn note_work(&mut self) {
         self.moved = true;
     }
 
-    /// Whoever drives it will sleep until something comes, or until `due`.
+    /// Records that the program will sleep until a packet arrives, or until `due`.
     pub(crate) fn sleep(&mut self, due: Option<Time>) {
         self.sleeps_until = Some(due.unwrap_or(Time::from_ps(u64::MAX)));
         self.moved = false;
@@ -61,10 +62,11 @@ impl Presence {
     }
 }
 
-/// Turns that a gap may be as long as: what moves in each differs.
+/// Number of average turns up to which a gap is no absence: the work per turn varies.
 const TURNS: u64 = 4;
 
-/// Shorter gaps are none, whatever a turn takes: a process gives its core away by choice, and wakes up, in less.
+/// Shorter gaps are never an absence, whatever the duration of a turn: yielding the core voluntarily and waking up take
+/// less.
 const ABSENCE_MIN: Duration = Duration::from_us(500);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Asking the system what it would give a NIC, without opening one: for whoever wants to know before it matters.
+//! Determines what the system would provide to a NIC, without opening one: for diagnosis in advance.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,34 +11,34 @@ use crate::config::NicConfig;
 use crate::mtu;
 use crate::sys::{SocketOptions, UdpSocket};
 
-/// What a socket gets.
+/// Properties of a socket that the system provides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SocketProbe {
-    /// The kernel cuts trains into packets.
+    /// True when the kernel segments trains into packets (GSO).
     pub segmentation: bool,
-    /// The kernel hands over trains of packets.
+    /// True when the kernel delivers trains of packets (GRO).
     pub receive_offload: bool,
-    /// Bytes of receive buffer that were asked for.
+    /// Requested size of the receive buffer, in bytes.
     pub receive_buffer_asked_bytes: usize,
-    /// Bytes of receive buffer that were granted.
+    /// Granted size of the receive buffer, in bytes.
     pub receive_buffer_granted_bytes: usize,
 }
 
-/// Who has the port of RoCEv2 on this machine.
+/// Availability of the RoCEv2 port on this machine.
 #[derive(Debug)]
 pub enum RocePort {
-    /// Nobody.
+    /// No process uses it.
     Free,
-    /// Processes of this user that share it; so can we.
+    /// Processes of this user share it; another NIC can share it too.
     Shared,
-    /// Somebody who does not: packets leave from other ports.
+    /// A process that does not share it uses it: packets are sent from other ports.
     Taken(io::Error),
 }
 
-/// Opens a socket as a NIC does and looks what it got.
+/// Opens a socket as a NIC does and reports its properties.
 ///
 /// # Errors
-/// When there are no UDP sockets.
+/// When UDP sockets cannot be opened.
 pub fn socket() -> io::Result<SocketProbe> {
     let asked = NicConfig::default().receive_buffer_bytes;
     let socket = UdpSocket::open(&options(SocketAddr::new(ANY, 0), false))?;
@@ -46,12 +46,12 @@ pub fn socket() -> io::Result<SocketProbe> {
         segmentation: socket.has_segmentation(),
         receive_offload: socket.has_receive_offload(),
         receive_buffer_asked_bytes: asked,
-        // The kernel answers with twice of what it granted (socket(7)).
+        // The kernel returns twice the size that it granted (socket(7)).
         receive_buffer_granted_bytes: socket.granted_receive_buffer()? / 2,
     })
 }
 
-/// Looks who has UDP port 4791. For a moment it is ours.
+/// Determines the availability of UDP port 4791, by binding it for a moment.
 pub fn roce_port() -> RocePort {
     let bind = SocketAddr::new(ANY, UDP_PORT);
     match UdpSocket::open(&options(bind, false)) {
@@ -63,8 +63,8 @@ pub fn roce_port() -> RocePort {
     }
 }
 
-/// Payload bytes of a full packet from this address, on a path as wide as its interface; `None` when that is too narrow
-/// to be of use.
+/// Returns the payload bytes of a full packet from this address, on a path with the MTU of its interface; `None` when
+/// the MTU is too small.
 pub fn wire_mtu(address: &LocalAddress) -> Option<u32> {
     let version = if address.ip.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
     mtu::wire_mtu(address.mtu_bytes, version, MTU_MAX)

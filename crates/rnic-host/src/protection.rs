@@ -1,4 +1,4 @@
-//! A NIC's secret, and the forms of `--key`.
+//! A NIC's secret, and the forms of the option `--key`.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -15,47 +15,48 @@ use zeroize::Zeroizing;
 use crate::background;
 use crate::sys::unix::own_uid;
 
-/// Protection of Falcon's packets; both ends need the same.
+/// Protection of Falcon packets; both ends need the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Protection {
-    /// The secret that keys are made from.
+    /// Secret from which keys are derived.
     pub secret: Secret,
     /// The encapsulation: PSP or ESP.
     pub form: Form,
     /// The cipher.
     pub cipher: Cipher,
-    /// Packets that a key seals before the next takes its place, at each end for itself: at least one, at most
-    /// [`rnic_psp::PACKETS_PER_KEY`], within ESP [`rnic_psp::esp::PACKETS_PER_KEY`]. Few are for tests: a connection
-    /// does not survive an outage in which one end seals 32 times as many, and packets that more than one rotation
-    /// overtakes are lost.
+    /// Number of packets that a key seals before the next key replaces it, at each end independently: at least one, at
+    /// most [`rnic_psp::PACKETS_PER_KEY`], within ESP [`rnic_psp::esp::PACKETS_PER_KEY`]. Small values are for tests: a
+    /// connection does not survive an outage in which one end seals 32 times as many, and packets that are overtaken by
+    /// more than one rotation are lost.
     pub packets_per_key: u64,
 }
 
 impl Protection {
-    /// PSP, with as many packets to a key as it may seal.
+    /// Returns protection by PSP, with the maximum number of packets per key.
     pub const fn new(secret: Secret, cipher: Cipher) -> Self {
         Self { secret, form: Form::Psp, cipher, packets_per_key: rnic_psp::PACKETS_PER_KEY }
     }
 
-    /// The same within `form`.
+    /// Returns the same protection within `form`.
     #[must_use]
     pub const fn within(mut self, form: Form) -> Self {
         self.form = form;
         self
     }
 
-    /// Reads the value of `--key`, `FILE` or `esp:FILE`: keys are made from the secret in the file, which has 32 random
-    /// bytes, or 64 hexadecimal digits. Where others may use it as well, standard error is told, once a process.
+    /// Reads the value of `--key`, `FILE` or `esp:FILE`: keys are derived from the secret in the file, which has 32
+    /// random bytes, or 64 hexadecimal digits. When other users may access the file, a warning is printed on standard
+    /// error, once per process.
     ///
     /// # Errors
-    /// When the file is no secret; the error says what would do.
+    /// When the file is not a secret; the error states what is valid.
     pub fn from_option(option: &Path) -> Result<Self, String> {
         let ((form, cipher), path) = Self::split(option);
         Ok(Self { form, cipher, ..Self::from_file(path)? })
     }
 
     /// Returns the form that `--key` names, and the file: before a colon there may be `psp`, `psp256`, `esp` or
-    /// `esp256`. A file whose name begins so is named with its folder.
+    /// `esp256`. A file whose name begins like this must be given with its directory.
     pub fn split(option: &Path) -> ((Form, Cipher), &Path) {
         let bytes = option.as_os_str().as_bytes();
         for (word, form, cipher) in WORDS {
@@ -66,10 +67,10 @@ impl Protection {
         ((Form::Psp, Cipher::Gcm128), option)
     }
 
-    /// The same option, with the whole path of its file.
+    /// Returns the same option with the absolute path of its file.
     ///
     /// # Errors
-    /// When that cannot be found out.
+    /// When the path cannot be determined.
     pub fn absolute(option: &Path) -> io::Result<PathBuf> {
         let path = Self::split(option).1;
         let bytes = option.as_os_str().as_bytes();
@@ -91,7 +92,7 @@ impl Protection {
     }
 }
 
-/// Forms of packets that `--key` may name: AES-GCM with keys of 128 or 256 bits, within PSP or ESP.
+/// Packet forms that `--key` may name: AES-GCM with keys of 128 or 256 bits, within PSP or ESP.
 const WORDS: [(&str, Form, Cipher); 4] = [
     ("psp", Form::Psp, Cipher::Gcm128),
     ("psp256", Form::Psp, Cipher::Gcm256),
@@ -99,18 +100,19 @@ const WORDS: [(&str, Form, Cipher); 4] = [
     ("esp256", Form::Esp, Cipher::Gcm256),
 ];
 
-/// Returns the contents of a file, as far as it can be a secret, and its permissions.
+/// Returns the contents of a file, up to one byte more than the longest secret, and its metadata.
 fn read_secret(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, Metadata)> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
-    // One more shows that it is too long. There is room for it from the start: what grows leaves a copy behind.
+    // One more byte shows that the file is too long. The capacity is allocated in advance, because a growing vector
+    // leaves copies of the secret behind.
     let most = SECRET_TEXT_MAX + 1;
     let mut bytes = Zeroizing::new(Vec::with_capacity(2 * most));
     file.take(most as u64).read_to_end(&mut bytes)?;
     Ok((bytes, metadata))
 }
 
-/// Returns a warning for a secret that others can read: a reader of it reads, and forges, every packet.
+/// Returns a warning for a secret that other users can read: a reader of it can decrypt, and forge, every packet.
 pub(super) fn exposure(path: &Path, mode: u32, owner: u32) -> Option<String> {
     let (others, path) = (mode & 0o077, path.display());
     if owner != 0 && owner != own_uid() {
@@ -138,5 +140,5 @@ pub(super) fn secret_of(bytes: &[u8]) -> Option<[u8; MASTER_KEY_BYTES]> {
     Some(secret)
 }
 
-/// Digits of a secret with space around them, at most.
+/// Maximum number of characters of a secret's digits with surrounding white space.
 pub(super) const SECRET_TEXT_MAX: usize = 4 * MASTER_KEY_BYTES;

@@ -1,16 +1,16 @@
-//! Values that nobody may predict: keys of memory, numbers, first sequence numbers, identifiers, cookies, nonces.
+//! Unpredictable values: memory keys, queue pair numbers, first sequence numbers, identifiers, cookies, nonces.
 //!
-//! Much of it travels in clear, and whoever sees some of it must learn nothing about the rest. So there is one root of
-//! 256 bits, drawn from the kernel (`getrandom`), which is used for nothing but making keys: each *purpose* has a key
-//! of its own, the SHA-256 of the root and the purpose's name, and its values are the SHA-256 of that key and a
+//! Many of them are transmitted unencrypted, and an observer of some values must learn nothing about the rest. So there
+//! is one root of 256 bits from the kernel (`getrandom`), which is used for nothing but deriving keys: each *purpose*
+//! has its own key, the SHA-256 of the root and the purpose's name, and its values are the SHA-256 of that key and a
 //! counter.
 //!
-//! Why a peer that sees a million values learns nothing: under the assumption that SHA-256, with a key in front of
-//! input of fixed length, is a pseudorandom function (as HMAC, RFC 2104, and HKDF, RFC 5869, assume of its compression
-//! function; input of one length leaves no room for extending it), values of a stream cannot be told from independent
-//! uniform ones without 2^128 work or so, however many are seen, and neither can those of two streams together. A key
-//! of memory is one such value as it is: there is no function from a region, a slot or another key to it, so the best
-//! guess at the next one is 1 in 2^32.
+//! The reason why a peer that sees a million values learns nothing: under the assumption that SHA-256, with a key in
+//! front of input of fixed length, is a pseudorandom function (as HMAC, RFC 2104, and HKDF, RFC 5869, assume of its
+//! compression function; input of one length leaves no room for length extension), values of a stream cannot be
+//! distinguished from independent uniform ones without about 2^128 work, however many are seen, and neither can those
+//! of two streams together. A memory key is one such value unchanged: it does not depend on a region, a slot or another
+//! key, so the best guess at the next one is 1 in 2^32.
 
 use std::io;
 
@@ -19,45 +19,45 @@ use zeroize::Zeroizing;
 
 use crate::sys;
 
-/// Where all secrets of a NIC, or of a connection manager, come from.
+/// Root of all secrets of a NIC, or of a connection manager.
 pub struct Secrets(Zeroizing<[u8; KEY_BYTES]>);
 
 impl Secrets {
-    /// New ones, from the kernel's generator.
+    /// Returns new secrets from the kernel's generator.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn draw() -> io::Result<Self> {
         let mut root = Zeroizing::new([0; KEY_BYTES]);
         sys::fill_random(&mut *root)?;
         Ok(Self(root))
     }
 
-    /// Those of a run that is to be repeated. Whoever knows `seed` knows them all.
+    /// Returns the secrets of a reproducible run. They are all known to a party that knows `seed`.
     pub fn of_seed(seed: u64) -> Self {
         Self(hash(&[b"rnic seed", &seed.to_be_bytes()]))
     }
 
-    /// The values for `purpose`, from the first on. Each purpose is asked for once.
+    /// Returns the stream of values for `purpose`, starting at the first. Must be called only once for each purpose.
     pub fn stream(&self, purpose: &str) -> SecretStream {
         let key = hash(&[&*self.0, purpose.as_bytes()]);
         SecretStream { key, blocks: 0, ready: [0; WORDS], used: WORDS }
     }
 }
 
-/// Values for one purpose.
+/// Stream of values for one purpose.
 pub struct SecretStream {
     key: Zeroizing<[u8; KEY_BYTES]>,
-    /// Blocks made so far.
+    /// Number of blocks generated so far.
     blocks: u64,
-    /// The last of them.
+    /// The last generated block.
     ready: [u64; WORDS],
-    /// Words of it that are used up.
+    /// Number of words of the last block that have been returned.
     used: usize,
 }
 
 impl SecretStream {
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         if self.used == WORDS {
             let block = hash(&[&*self.key, &self.blocks.to_be_bytes()]);
@@ -66,18 +66,19 @@ impl SecretStream {
             }
             (self.blocks, self.used) = (self.blocks + 1, 0);
         }
-        // What has been given out is kept nowhere.
+        // Returned values are erased from the block.
         let word = std::mem::take(&mut self.ready[self.used]);
         self.used += 1;
         word
     }
 
-    /// A number below `bound`, every one equally likely.
+    /// Returns a uniformly distributed number below `bound`.
     ///
     /// # Panics
     /// When `bound` is zero.
     pub fn below(&mut self, bound: u64) -> u64 {
-        // What does not fill a last whole round is drawn again.
+        // The range is divided into `bound` intervals of equal size; values beyond them are rejected and generated
+        // again.
         let rounds = u64::MAX / bound;
         loop {
             let drawn = self.bits() / rounds;
@@ -87,7 +88,7 @@ impl SecretStream {
         }
     }
 
-    /// As many bytes.
+    /// Returns the next `N` random bytes.
     pub fn bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         bytes
@@ -103,7 +104,8 @@ impl std::fmt::Debug for SecretStream {
     }
 }
 
-/// A tag over `parts` that only the holder of `key` can make: parts of fixed lengths, so that no two inputs are one.
+/// Returns a tag over `parts` that only a holder of `key` can compute. The parts must have fixed lengths, so that
+/// different parts never form the same input.
 pub(crate) fn tag(key: &[u8; KEY_BYTES], parts: &[&[u8]]) -> [u8; TAG_BYTES] {
     let mut whole = vec![key.as_slice()];
     whole.extend_from_slice(parts);

@@ -1,8 +1,8 @@
-//! What people set: the `RNIC_*` variables, which programs that know nothing of us are started with.
+//! User settings: the `RNIC_*` environment variables, with which unmodified programs are started.
 //!
-//! One table ([`VARIABLES`]) says what there is. `rnic run` makes its options from it, `rnic doctor` prints it, and the
-//! library under unmodified programs reads it by [`Settings::from_environment`]. A mistake is an error that names the
-//! variable, never a default in its place.
+//! One table ([`VARIABLES`]) defines all of them. `rnic run` derives its options from it, `rnic doctor` prints it, and
+//! the library under unmodified programs reads it by [`Settings::from_environment`]. An invalid value is an error that
+//! names the variable; it is never replaced by a default.
 
 mod capture;
 mod describe;
@@ -23,38 +23,38 @@ use crate::impair::Impairment;
 use crate::protection::Protection;
 use crate::sys;
 
-/// What a program was started with.
+/// Settings of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// Name of the transport of reliable connections: the first of those that are offered.
     pub transport: String,
-    /// Others that will do, where the other end lacks it; see [`Settings::fallback_choices`].
+    /// Other acceptable transports, for peers that do not support the first one; see [`Settings::fallback_choices`].
     pub fallbacks: Vec<String>,
-    /// Somebody has named a transport.
+    /// True when the user has named a transport.
     pub names_transport: bool,
-    /// Its options.
+    /// Options of the transport.
     pub options: Vec<(String, String)>,
-    /// The bad network, on what every process sends.
+    /// Impairment of the packets that every process sends.
     pub impairment: Impairment,
     /// Largest wire MTU: payload bytes of a full packet; `None` is as much as the path carries.
     pub mtu_max_bytes: Option<u32>,
-    /// What Falcon's packets are protected with.
+    /// Protection of Falcon packets.
     pub protection: Option<Protection>,
-    /// Where to capture; see [`Settings::open_capture`].
+    /// Path of the capture file; see [`Settings::open_capture`].
     pub capture: Option<PathBuf>,
-    /// Peers are adapters of other makes.
+    /// True when the peers are adapters of other makes.
     pub real_roce_peers: bool,
-    /// An address without a GID is this host.
+    /// True when an address without a GID means this host.
     pub lids_are_loopback: bool,
-    /// Processes on one host may go past UDP.
+    /// True when packets between processes on one host may go through shared memory instead of UDP.
     pub bypass: bool,
-    /// Who works when the program does not call the library.
+    /// Progress mode: drives the NIC while the program does not call the library.
     pub progress: Progress,
-    /// Let the kernel cut trains into packets, if it can.
+    /// True to let the kernel segment trains into packets (GSO), if it can.
     pub segmentation: bool,
-    /// Let the kernel hand over trains of packets, if it can.
+    /// True to let the kernel deliver trains of packets (GRO), if it can.
     pub receive_offload: bool,
-    /// Say neither at the start what the device is, nor later what a [`crate::Notice`] says.
+    /// True to suppress the description of the device at the start, and later the texts of [`crate::Notice`].
     pub quiet: bool,
 }
 
@@ -81,23 +81,23 @@ impl Default for Settings {
     }
 }
 
-/// Who drives the device while the program does not.
+/// The mechanism that drives the device while the program does not call the library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Progress {
-    /// A thread; and a signal to threads of the program that burn time outside of the library.
+    /// A thread; and a signal to threads of the program that use processor time outside of the library.
     #[default]
     Auto,
-    /// A thread alone: no signal ever interrupts the program.
+    /// A thread only: the program is never interrupted by a signal.
     Thread,
-    /// Nobody: things happen when the program calls the library.
+    /// None: the device makes progress only when the program calls the library.
     Off,
 }
 
 impl Progress {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Thread, Self::Off];
 
-    /// As people write it.
+    /// Returns the name that users write.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -113,43 +113,43 @@ impl fmt::Display for Progress {
     }
 }
 
-/// What is wrong with a setting: one line, with where it stands and what would do.
+/// Error in a setting, displayed as one line, with its location and the valid values.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// A variable has a value that it cannot have.
+    /// A variable has an invalid value.
     #[error("{name}={value}: {reason}")]
     Value {
-        /// The variable.
+        /// Name of the variable.
         name: &'static str,
-        /// What it says.
+        /// Its value.
         value: String,
-        /// What is wrong with it, and what would do.
+        /// Description of the error, and of valid values.
         reason: String,
     },
-    /// A variable that does not exist but looks as if somebody meant one that does.
+    /// A variable does not exist but its name is similar to one that does.
     #[error("{found} is no setting; did you mean {meant}? `rnic doctor` lists all of them")]
     Unknown {
-        /// What was set.
+        /// The name that was set.
         found: String,
-        /// What is near.
+        /// The similar name.
         meant: &'static str,
     },
-    /// The transport, or one of its options, does not exist or cannot be so.
+    /// The transport, or one of its options, does not exist or is invalid.
     #[error("RNIC_TRANSPORT={transport}{}: {reason}; `rnic list` has what there is", options_part(options))]
     Transport {
-        /// The transport that was asked for.
+        /// The requested transport.
         transport: String,
-        /// The options that were asked for, as one writes them.
+        /// The requested options, as users write them.
         options: String,
-        /// What is wrong.
+        /// Description of the error.
         reason: String,
     },
-    /// The capture cannot be written.
+    /// The capture file cannot be written.
     #[error("RNIC_PCAP={path}: {reason}; name a file in a folder that you may write to")]
     Capture {
-        /// Where.
+        /// Path of the file.
         path: String,
-        /// What the system says.
+        /// Error that the system reported.
         reason: String,
     },
 }
@@ -159,11 +159,12 @@ fn options_part(options: &str) -> String {
 }
 
 impl Settings {
-    /// What the environment of this process says. A program that runs with another user's rights than its caller's
-    /// (set-user-ID, file capabilities) takes nothing from it: the caller would choose which files it writes.
+    /// Returns the settings in the environment of this process. A program that runs with another user's rights than its
+    /// caller's (set-user-ID, file capabilities) ignores the environment, because otherwise the caller would choose
+    /// which files it writes.
     ///
     /// # Errors
-    /// When a variable has an illegal value, or one is set that is nearly a name of ours.
+    /// When a variable has an invalid value, or one is set whose name is similar to that of a defined variable.
     pub fn from_environment() -> Result<Self, SettingsError> {
         if sys::has_more_rights_than_caller() {
             return Ok(Self::default());
@@ -172,7 +173,7 @@ impl Settings {
         Self::from_variables(std::env::vars_os().map(|(name, value)| (text(name), text(value))))
     }
 
-    /// What `variables` say; those that do not begin with `RNIC_` are somebody else's.
+    /// Returns the settings in `variables`; those whose names do not begin with `RNIC_` are ignored.
     ///
     /// # Errors
     /// As [`Settings::from_environment`].
@@ -192,14 +193,15 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Takes in what the environment has for `variable`.
+    /// Applies the environment's value of `variable`.
     pub(crate) fn put(&mut self, variable: &Variable, value: &str) -> Result<(), SettingsError> {
-        // An empty variable is how shells unset one for a single command. Not so a key: who meant to have one would
-        // send in clear.
+        // Shells unset a variable for a single command by an empty value. A key is an exception: an intended but empty
+        // key must not make the process send unencrypted packets.
         if value.is_empty() && variable.name != "RNIC_KEY" { Ok(()) } else { variable.set(self, value) }
     }
 
-    /// Real RoCEv2 peers speak one transport alone: it is taken when the list has it, or nobody has named one.
+    /// Selects the transport for real RoCEv2 peers, which support only one: it is selected when the list has it, or
+    /// when the user has named none.
     fn settle_transport(&mut self) {
         if self.real_roce_peers && (!self.names_transport || self.fallbacks.iter().any(|name| name == ROCE_TRANSPORT)) {
             ROCE_TRANSPORT.clone_into(&mut self.transport);
@@ -207,7 +209,7 @@ impl Settings {
         }
     }
 
-    /// What no single variable can say: that they fit together.
+    /// Checks that the settings fit together, which cannot be checked for single variables.
     fn check(&self) -> Result<(), SettingsError> {
         let choice = self.transport_choice()?;
         let fallbacks = self.fallback_choices()?;
@@ -236,12 +238,13 @@ impl Settings {
         Ok(())
     }
 
-    /// All transports that are offered, as people write them.
+    /// Returns all transports that are offered, as users write them.
     pub fn transport_list(&self) -> String {
         [std::slice::from_ref(&self.transport), &self.fallbacks].concat().join(",")
     }
 
-    /// Transports for connections whose other end lacks the first one, best first. Options are the first one's.
+    /// Returns the transports for connections whose other end does not support the first one, best first. The options
+    /// apply to the first one only.
     ///
     /// # Errors
     /// When there is no such transport.
@@ -256,10 +259,10 @@ impl Settings {
         self.fallbacks.iter().map(choice).collect()
     }
 
-    /// The transport of reliable connections, with the timeouts of this room.
+    /// Returns the transport of reliable connections, with the timeouts of this crate.
     ///
     /// # Errors
-    /// When there is no such transport, or an option is not one of its.
+    /// When there is no such transport, or it does not have one of the options.
     pub fn transport_choice(&self) -> Result<TransportChoice, SettingsError> {
         let options: Vec<(&str, &str)> =
             self.options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
@@ -274,7 +277,8 @@ impl Settings {
         })
     }
 
-    /// `config`, with what is set: impairment, wire MTU, offloads, and a name for what is drawn from the seed.
+    /// Returns `config` with these settings applied: impairment, wire MTU, offloads, and a name for the random streams
+    /// of the seed.
     pub fn to_nic_config(&self, config: NicConfig) -> NicConfig {
         NicConfig {
             name: self.stream_name(&config.name),
@@ -291,23 +295,25 @@ impl Settings {
         }
     }
 
-    /// Whether reliable connections speak Falcon.
+    /// Returns whether reliable connections use Falcon.
     fn carries_falcon(&self) -> bool {
         self.transport_choice().is_ok_and(|choice| choice.profile.protocol.falcon().is_some())
     }
 
-    /// Returns whether reliable connections send, and heed, notifications of congestion.
+    /// Returns whether reliable connections send, and react to, congestion notifications.
     fn heeds_marks(&self) -> bool {
         self.transport_choice().is_ok_and(|choice| choice.heeds_marks())
     }
 
-    /// Whether processes on one host may go past UDP: not when packets shall be impaired or seen.
+    /// Returns whether packets between processes on one host may go through shared memory: not when they shall be
+    /// impaired or captured.
     pub fn allows_bypass(&self) -> bool {
         self.bypass && self.impairment.is_none() && self.capture.is_none()
     }
 
-    /// Both ends of a connection have the same seed; they must not lose the same packets. What tells processes apart,
-    /// and is the same when somebody repeats a run, is their command line and their rank in a parallel job.
+    /// Returns a name for this process's random streams. Both ends of a connection have the same seed, but must not
+    /// lose the same packets. The command line and the rank in a parallel job distinguish processes, and are the same
+    /// when a run is repeated.
     fn stream_name(&self, device: &str) -> String {
         let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
         let rank = RANK_VARIABLES.iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
@@ -318,7 +324,7 @@ impl Settings {
         self.options.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
     }
 
-    /// Whether packets are left to chance, so that the seed says something.
+    /// Returns whether the impairment is random, so that the seed has an effect.
     fn leaves_to_chance(&self) -> bool {
         let Impairment { loss, corrupt, duplicate, reorder, jitter, .. } = self.impairment;
         [loss, corrupt, duplicate, reorder].iter().any(|chance: &Probability| !chance.is_never())
@@ -326,13 +332,14 @@ impl Settings {
     }
 }
 
-/// What unmodified programs get when nobody says anything else.
+/// Default transport of unmodified programs.
 const DEFAULT_TRANSPORT: &str = "irn";
 
-/// Bytes that wait for a slow link: more than transports have in flight, for what gets lost is up to `RNIC_LOSS`.
+/// Bytes that may wait for a slow link: more than transports have in flight, because loss is controlled by `RNIC_LOSS`
+/// alone.
 const RATE_QUEUE_BYTES: u64 = 16 << 20;
 
-/// How Open MPI, PMIx, MPICH and Slurm tell a process its rank.
+/// Variables in which Open MPI, PMIx, MPICH and Slurm pass its rank to a process.
 const RANK_VARIABLES: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The sockets of a NIC that has a port of its own.
+//! The sockets of a NIC that has its own port.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,8 +12,8 @@ use crate::ports::{SORTS, draw_port};
 use crate::secrets::SecretStream;
 use crate::sys::{SocketOptions, UdpSocket};
 
-/// Opens the sockets of a NIC that has a port of its own: one lane for each IP version that the machine has. Answers
-/// with the error that kept packets from leaving from port 4791, if one did.
+/// Opens the sockets of a NIC that has its own port: one lane for each IP version that the machine has. Also returns
+/// the error that prevented sending from port 4791, if there was one.
 pub(crate) fn open(config: &NicConfig, random: &mut SecretStream) -> Result<(Vec<Lane>, Option<io::Error>), NicError> {
     let (port, first) = choose_port(config, random)?;
     let mut refused = None;
@@ -21,7 +21,7 @@ pub(crate) fn open(config: &NicConfig, random: &mut SecretStream) -> Result<(Vec
     for socket in [Some(first), receiver(config, IpAddr::V6(Ipv6Addr::UNSPECIFIED), port).ok()].into_iter().flatten() {
         let source = match source(config, socket.local_addr().ip()) {
             Ok(source) => Some(source),
-            // Packets of real adapters come there, and nowhere else.
+            // Packets of real adapters arrive at this port only.
             Err(error) if config.real_roce_peers => {
                 return Err(NicError::opening(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), UDP_PORT), error));
             }
@@ -35,9 +35,8 @@ pub(crate) fn open(config: &NicConfig, random: &mut SecretStream) -> Result<(Vec
     Ok((lanes, refused))
 }
 
-/// Finds a free port: one for many queue pairs, then one for fewer, first where the kernel does not choose ports for
-/// others. No round ones while there are others: a program that wants port 20000 for its connections shall not find a
-/// device there.
+/// Finds a free port: one for many queue pairs, then one for fewer, first outside of the kernel's ephemeral range.
+/// Round ports are used last: a program that wants port 20000 for its connections shall not find a device there.
 fn choose_port(config: &NicConfig, random: &mut SecretStream) -> Result<(u16, UdpSocket), NicError> {
     for attempt in 0..SORTS * TRIES {
         let Some(port) = draw_port(attempt / TRIES, random) else { continue };
@@ -51,7 +50,7 @@ fn choose_port(config: &NicConfig, random: &mut SecretStream) -> Result<(u16, Ud
     Err(NicError::NoPort)
 }
 
-/// Whether nobody has the port in IPv6, or there is none.
+/// Returns whether no process uses the port in IPv6, or the machine has no IPv6.
 fn is_free_in_ipv6(config: &NicConfig, port: u16) -> bool {
     let tried = receiver(config, IpAddr::V6(Ipv6Addr::UNSPECIFIED), port);
     !tried.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
@@ -63,15 +62,16 @@ fn receiver(config: &NicConfig, ip: IpAddr, port: u16) -> io::Result<UdpSocket> 
     UdpSocket::open(&SocketOptions::at(bind, receive, send, config.receive_offload))
 }
 
-/// The socket that packets leave from. With real adapters as peers it is the one that theirs come to, and nobody can
-/// share that.
+/// Opens the socket from which packets are sent. With real adapters as peers their packets arrive on it too, and it
+/// cannot be shared.
 fn source(config: &NicConfig, ip: IpAddr) -> io::Result<UdpSocket> {
     let bind = SocketAddr::new(ip, UDP_PORT);
     let hears = config.real_roce_peers;
     let marks_congestion = hears && config.marks_congestion;
     let receive = if hears { config.receive_buffer_bytes } else { DEAF_BUFFER_BYTES };
     let options = SocketOptions::at(bind, receive, config.send_buffer_bytes, hears && config.receive_offload);
-    // What we send over IPv6 has a checksum: theirs do without, but take one, and the kernel cuts no trains without.
+    // Packets sent over IPv6 have a UDP checksum: adapters omit it in theirs but accept one, and the kernel does not
+    // segment trains without it.
     UdpSocket::open(&SocketOptions {
         shares_port: !hears,
         takes_no_checksum: hears,
@@ -82,11 +82,11 @@ fn source(config: &NicConfig, ip: IpAddr) -> io::Result<UdpSocket> {
     })
 }
 
-/// Ports tried at random among each sort: with half of all taken, the chance to find none of the first sort is one in
-/// 2^256.
+/// Number of random ports that are tried among each sort: with half of all in use, the chance to find none of the first
+/// sort is one in 2^256.
 const TRIES: u32 = 256;
 
-/// A socket that hears nothing needs room for reported errors only.
+/// Buffer of a socket that receives no packets, in bytes: it needs space for reported errors only.
 const DEAF_BUFFER_BYTES: usize = 64 << 10;
 
 #[cfg(test)]

@@ -1,40 +1,39 @@
-//! What this room counts, beside what the engine counts.
+//! Counters of this crate, in addition to those of the engine.
 
 use rnic_wire::WireError;
 use rnic_wire::cm::CmError;
 
 use crate::impair::ImpairmentStats;
 
-/// Why a datagram was dropped before the engine saw it: all of them the sender's fault, or the network's.
+/// Reason why a datagram was dropped before it reached the engine: all of them are caused by the sender or the network.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum RxDrop {
-    /// Longer than anything that fits IP.
+    /// Longer than the maximum size of an IP packet.
     Truncated,
-    /// From an address that no connection leads to.
+    /// From an address to which there is no connection.
     UnknownPeer,
-    /// The invariant CRC is wrong, or the CRC of a Falcon packet that nothing protects.
+    /// The invariant CRC is wrong, or the CRC of an unprotected Falcon packet.
     Icrc,
-    /// Its headers make no sense; [`NicStats::wire_errors`] says in what way.
+    /// Its headers are invalid; [`NicStats::wire_errors`] counts the reasons.
     Malformed,
-    /// A management datagram that makes no sense; [`NicStats::cm_errors`] says in what way. Or one at a NIC that leaves
-    /// the connection manager to others.
+    /// An invalid management datagram; [`NicStats::cm_errors`] counts the reasons. Or one at a NIC that does not run
+    /// the connection manager itself.
     Management,
-    /// From an address that it may come from, but neither from port 4791 nor from that of the queue pair at the other
-    /// end.
+    /// From the address of a known peer, but neither from port 4791 nor from that of the queue pair at the other end.
     ForeignPort,
-    /// A Falcon packet that is not protected as agreed on, or with another key.
+    /// A Falcon packet that is not protected as agreed on, or is sealed with another key.
     Protection,
-    /// A Falcon packet that left too long ago: somebody may have recorded it.
+    /// A Falcon packet that was sent too long ago: it may be a recorded one that is replayed.
     Replay,
     /// A Falcon packet that is not authentic.
     Forged,
 }
 
 impl RxDrop {
-    /// How many there are.
+    /// Number of reasons.
     pub const COUNT: usize = 9;
-    /// All of them, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Truncated,
         Self::UnknownPeer,
@@ -51,82 +50,83 @@ impl RxDrop {
 /// Counters of one NIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NicStats {
-    /// Datagrams that came in, segments of trains counted one by one.
+    /// Datagrams received, counting each segment of a train.
     pub datagrams_received: u64,
-    /// UDP payload bytes that came in.
+    /// UDP payload bytes received.
     pub bytes_received: u64,
-    /// Calls that received something.
+    /// System calls that received packets.
     pub receive_calls: u64,
-    /// Datagrams that the kernel took, segments of trains counted one by one.
+    /// Datagrams that the kernel accepted, counting each segment of a train.
     pub datagrams_sent: u64,
-    /// UDP payload bytes that the kernel took.
+    /// UDP payload bytes that the kernel accepted.
     pub bytes_sent: u64,
-    /// Datagrams and trains that the kernel took.
+    /// Datagrams and trains that the kernel accepted.
     pub messages_sent: u64,
-    /// Calls that sent something.
+    /// System calls that sent packets.
     pub send_calls: u64,
-    /// Acknowledgements that were not sent because a later one in the same batch says the same and more.
+    /// Acknowledgements that were not sent because a later one in the same batch covers them.
     pub acks_joined: u64,
-    /// Datagrams that the kernel had no room for at first. They were sent later.
+    /// Datagrams for which the kernel had no space at first. They were sent later.
     pub datagrams_held: u64,
-    /// Datagrams that the kernel refused for good. To the engine they are lost on the way.
+    /// Datagrams that the kernel finally refused. To the engine they are lost in the network.
     pub datagrams_refused: u64,
-    /// Packets that did not leave because their payload could not be read: its owner had unmapped, shortened or
+    /// Packets that were not sent because their payload could not be read: its owner had unmapped, shortened or
     /// protected registered memory.
     pub payload_faults: u64,
-    /// Times a path turned out to be narrower than our packets, and a peer's packets were fragmented from then on.
+    /// Number of times that a path turned out to be narrower than the packets, after which a peer's packets were
+    /// fragmented.
     pub path_mtu_reductions: u64,
     /// Datagrams that were sent with fragmentation allowed.
     pub datagrams_fragmentable: u64,
-    /// Late errors that the network reported (host or port unreachable).
+    /// Errors about earlier datagrams that the network reported (host or port unreachable).
     pub network_errors: u64,
-    /// Probes sent to processes that have been silent, to learn whether they are still there.
+    /// Probes sent to processes that have been silent, to check whether they still exist.
     pub probes_sent: u64,
-    /// Probes of others that came in.
+    /// Probes received.
     pub probes_received: u64,
-    /// Processes that queue pairs were connected to and that have turned out to be gone.
+    /// Peer processes of connected queue pairs that were found to no longer exist.
     pub peers_gone: u64,
-    /// Packets sent through memory.
+    /// Packets sent through shared memory.
     pub bypass_sent: u64,
-    /// Of these, bytes.
+    /// Bytes of these packets.
     pub bypass_bytes_sent: u64,
-    /// Packets that found no room in memory at first.
+    /// Packets for which the shared-memory ring had no space at first.
     pub bypass_held: u64,
-    /// Packets that found none later either, or nobody there to read: lost.
+    /// Packets lost because the ring did not get space later either, or had no reader.
     pub bypass_lost: u64,
-    /// Packets that came in through memory.
+    /// Packets received through shared memory.
     pub bypass_received: u64,
-    /// Of these, bytes.
+    /// Bytes of these packets.
     pub bypass_bytes_received: u64,
-    /// Peers on this machine that wrote nonsense into memory that we share.
+    /// Peers on this machine that wrote invalid data into the shared memory.
     pub bypass_broken: u64,
-    /// Times that what leaves took another key, where Falcon's packets are protected.
+    /// Number of key changes for sent packets, when Falcon packets are protected.
     pub key_changes: u64,
     /// Datagrams dropped, by [`RxDrop`].
     pub drops: [u64; RxDrop::COUNT],
-    /// Of these malformed and of the RoCE family, by kind, in the order of [`WIRE_ERRORS`].
+    /// Malformed datagrams of the RoCE family among these, by type, in the order of [`WIRE_ERRORS`].
     pub wire_errors: [u64; WIRE_ERRORS.len()],
-    /// Of these management datagrams, by kind, in the order of [`CM_ERRORS`].
+    /// Invalid management datagrams among these, by type, in the order of [`CM_ERRORS`].
     pub cm_errors: [u64; CM_ERRORS.len()],
-    /// Management messages that fit no connection of ours, or not its state.
+    /// Management messages that match no connection of this NIC, or not its state.
     pub cm_strays: u64,
-    /// Management messages sent, again ones included.
+    /// Management messages sent, including retransmissions.
     pub cm_sent: u64,
-    /// Times a NIC was asked whether it has taken in what nobody acknowledges.
+    /// Credit requests sent: these ask whether a NIC has received its unacknowledged packets.
     pub credit_requests: u64,
-    /// Times this NIC has answered that it has.
+    /// Credit responses sent.
     pub credit_answers: u64,
-    /// Times a NIC was given up that did not answer.
+    /// Number of times that credit of an unresponsive NIC was reclaimed.
     pub credit_given_up: u64,
-    /// Messages sent that say what a connection goes by, or answer that.
+    /// Hello messages and responses to them that were sent.
     pub hellos_sent: u64,
     /// Packets written to the capture.
     pub captured: u64,
-    /// What impairment has done.
+    /// Packets affected by impairment.
     pub impairment: ImpairmentStats,
 }
 
-/// What can be wrong with headers.
+/// Possible errors in headers.
 pub const WIRE_ERRORS: [WireError; 9] = [
     WireError::Short,
     WireError::Version,
@@ -139,7 +139,7 @@ pub const WIRE_ERRORS: [WireError; 9] = [
     WireError::QueueKey,
 ];
 
-/// What can be wrong with management messages.
+/// Possible errors in management messages.
 pub const CM_ERRORS: [CmError; 6] = [
     CmError::BaseVersion,
     CmError::Class,
@@ -171,7 +171,7 @@ impl NicStats {
         }
     }
 
-    /// Datagrams dropped for `reason`.
+    /// Returns the number of datagrams dropped for `reason`.
     pub fn dropped(&self, reason: RxDrop) -> u64 {
         self.drops[reason as usize]
     }

@@ -1,12 +1,13 @@
 //! System calls on UDP sockets.
 //!
-//! Everything here is a thin, checked cover over one call of the kernel; what to send, to whom, and what an error means
-//! is decided elsewhere. Linux only: segmentation offload (`UDP_SEGMENT`, `UDP_GRO`; udp(7)), many datagrams per call
-//! (`sendmmsg`, `recvmmsg`), the error queue (`IP_RECVERR`; ip(7)). These two are called past the C library: there they
-//! are cancellation points, and a program's thread that is cancelled here would take the NIC's lock with it.
+//! Each function here is a thin, checked wrapper of one system call; the callers decide which packets to send to which
+//! peer, and how to handle errors. Linux only: segmentation offload (`UDP_SEGMENT`, `UDP_GRO`; udp(7)), many datagrams
+//! per call (`sendmmsg`, `recvmmsg`), the error queue (`IP_RECVERR`; ip(7)). `sendmmsg` and `recvmmsg` bypass the C
+//! library: there they are cancellation points, and a program's thread that is cancelled here would keep the NIC's lock
+//! indefinitely.
 //!
-//! Why not a crate: `quinn-udp` sends one train a call and has no errors of the network; `socket2` has no call for many
-//! datagrams. Opening, binding and plain options are `socket2`'s.
+//! The reason for not using a crate: `quinn-udp` sends one train per call and does not report errors of the network;
+//! `socket2` has no call for many datagrams. `socket2` is used to open and bind sockets and to set plain options.
 
 pub mod event;
 pub mod interfaces;
@@ -28,40 +29,42 @@ use crate::marking::Marking;
 pub use processor::OnProcessor;
 pub use slice::shorten_slices;
 
-/// Datagrams (or trains of segments) that one call sends or receives, at most: enough to hide the cost of the call.
+/// Maximum number of datagrams (or trains of segments) that one call sends or receives: enough to make the cost of the
+/// call small.
 pub const MESSAGES_MAX: usize = 32;
 
-/// Bytes of a receive buffer: the longest that offload can hand over is one full IP datagram.
+/// Size of a receive buffer in bytes: the longest train that offload can deliver is one full IP datagram.
 pub const RECEIVE_BUFFER_BYTES: usize = 1 << 16;
 
-/// Segments of one train: what every kernel with `UDP_SEGMENT` takes (`UDP_MAX_SEGMENTS`, 64 until Linux 6.8).
+/// Maximum number of segments of one train: every kernel with `UDP_SEGMENT` accepts it (`UDP_MAX_SEGMENTS`, 64 until
+/// Linux 6.8).
 pub const SEGMENTS_MAX: usize = 64;
 
-/// What a socket is opened with.
+/// Options with which a socket is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct SocketOptions {
-    /// Own address; port 0 lets the kernel choose.
+    /// Local address; port 0 lets the kernel choose.
     pub bind: SocketAddr,
-    /// What to ask for as receive buffer, bytes.
+    /// Size of the receive buffer to request, in bytes.
     pub receive_buffer_bytes: usize,
-    /// What to ask for as send buffer, bytes.
+    /// Size of the send buffer to request, in bytes.
     pub send_buffer_bytes: usize,
-    /// Let the kernel hand over trains of segments as one.
+    /// True to let the kernel deliver trains of segments as one message (GRO).
     pub receive_offload: bool,
-    /// Share the address with other sockets of this user that say so too.
+    /// True to share the address with other sockets of this user that set this option too.
     pub shares_port: bool,
-    /// Take IPv6 datagrams without a checksum, which RoCEv2 adapters send: the ICRC is theirs.
+    /// True to accept IPv6 datagrams without a checksum, which RoCEv2 adapters send: the ICRC protects them.
     pub takes_no_checksum: bool,
-    /// Say of what is sent that it may be marked instead of dropped (RFC 3168).
+    /// True to mark sent packets as ECN capable, so that they may be marked instead of dropped (RFC 3168).
     pub marks_congestion: bool,
-    /// Say of what comes whether it was marked.
+    /// True to report for each received packet whether it was marked.
     pub hears_marks: bool,
-    /// Receive nothing: the kernel drops what comes in. Reported errors still do.
+    /// True to receive nothing: the kernel drops arriving datagrams. Reported errors are still received.
     pub is_deaf: bool,
 }
 
 impl SocketOptions {
-    /// Ordinary: on `bind`, with these buffers, alone there.
+    /// Returns the default options: exclusively on `bind`, with these buffers.
     pub fn at(bind: SocketAddr, receive_buffer_bytes: usize, send_buffer_bytes: usize, receive_offload: bool) -> Self {
         Self {
             bind,
@@ -77,12 +80,12 @@ impl SocketOptions {
     }
 }
 
-/// A datagram to send, or a train of them: every `segment` bytes of `parts` are one datagram, the last may be shorter.
+/// A datagram to send, or a train of them: each `segment` bytes of `parts` are one datagram, the last may be shorter.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'a> {
-    /// Whom to.
+    /// Destination.
     pub to: &'a SockAddr,
-    /// From which of our addresses; `None` leaves it to the binding.
+    /// Local source address; `None` uses the address that the socket is bound to.
     pub from: Option<IpAddr>,
     /// The bytes, in order.
     pub parts: &'a [IoSlice<'a>],
@@ -92,47 +95,47 @@ pub struct Outgoing<'a> {
     pub marking: Marking,
 }
 
-/// What is known about a datagram, or train, that came in.
+/// Properties of a received datagram, or train.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming {
-    /// Where it comes from.
+    /// Source address.
     pub source: SocketAddr,
-    /// Which of our addresses it came to, when the socket is bound to all of them.
+    /// Local address at which it arrived, when the socket is bound to all of them.
     pub local: Option<IpAddr>,
-    /// Bytes altogether.
+    /// Total length in bytes.
     pub len: usize,
     /// Bytes of each datagram of a train; the last may be shorter.
     pub segment: usize,
-    /// It was longer than the buffer and has been cut.
+    /// Set when it was longer than the buffer and has been truncated.
     pub truncated: bool,
-    /// It met congestion, as far as the socket was asked to say so.
+    /// Set when it was marked for congestion, if the socket reports this.
     pub congested: bool,
-    /// Other fields of its IP header, as far as the socket was asked to tell ([`UdpSocket::tell_markings`]).
+    /// Other fields of its IP header, if the socket reports them ([`UdpSocket::tell_markings`]).
     pub marking: Marking,
 }
 
-/// An error that the network or the kernel reported about something that was sent earlier.
+/// An error that the network or the kernel reported about a datagram that was sent earlier.
 ///
-/// Anybody can make the network report errors: the kernel compares addresses and ports with those of the socket, and
-/// nothing else. Believe one only if [`Self::quoted`] says what nobody but the two ends and the path between them
-/// knows.
+/// Any host can make the network report errors: the kernel compares addresses and ports with those of the socket, and
+/// nothing else. Trust one only if [`Self::quoted`] contains data that only the two ends and the path between them
+/// know.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeferredError {
-    /// Whom it was for, when that is known.
+    /// Destination of the datagram, when it is known.
     pub to: Option<SocketAddr>,
-    /// The error's number.
+    /// Error number (errno).
     pub errno: i32,
-    /// The first bytes of the datagram that it is about, as far as the report quotes it.
+    /// The first bytes of the datagram that caused the error, as far as the report quotes it.
     pub quoted: Quoted,
 }
 
-/// What a reported error quotes.
+/// The bytes that an error report quotes.
 pub type Quoted = ArrayVec<u8, QUOTED_BYTES>;
 
-/// Enough to know our own messages and probes by.
+/// Maximum length of a quote in bytes: enough to recognise this NIC's messages and probes.
 const QUOTED_BYTES: usize = 64;
 
-/// A UDP socket that does not block.
+/// A non-blocking UDP socket.
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: socket2::Socket,
@@ -141,10 +144,11 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// Opens and binds a socket: "don't fragment" on every packet, errors of the network reported, offload as asked.
+    /// Opens and binds a socket: with "don't fragment" on every packet, reports of network errors, and offload as
+    /// requested.
     ///
     /// # Errors
-    /// What the kernel says; `AddrInUse` when another socket has the address.
+    /// The kernel's error; `AddrInUse` when another socket has the address.
     pub fn open(options: &SocketOptions) -> io::Result<Self> {
         let domain = Domain::for_address(options.bind);
         let socket = socket2::Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
@@ -152,7 +156,7 @@ impl UdpSocket {
         if options.bind.is_ipv6() {
             socket.set_only_v6(true)?;
         }
-        // The kernel grants what it allows; what that came to is read back.
+        // The kernel may grant less; the granted size is read back.
         socket.set_recv_buffer_size(options.receive_buffer_bytes)?;
         socket.set_send_buffer_size(options.send_buffer_bytes)?;
         let raw = Raw(&socket);
@@ -163,7 +167,7 @@ impl UdpSocket {
             raw.set(level, information, 1)?;
         }
         if options.receive_offload {
-            // A kernel without it hands over single datagrams: nothing else changes.
+            // A kernel without it delivers single datagrams, with no other difference.
             let _ = raw.set(libc::SOL_UDP, libc::UDP_GRO, 1);
         }
         if options.shares_port {
@@ -186,7 +190,7 @@ impl UdpSocket {
         Ok(Self { socket, local, fragmenting: false })
     }
 
-    /// The same socket behind another descriptor.
+    /// Returns the same socket with another descriptor.
     ///
     /// # Errors
     /// When the process has no more descriptors.
@@ -194,12 +198,13 @@ impl UdpSocket {
         Ok(Self { socket: self.socket.try_clone()?, local: self.local, fragmenting: self.fragmenting })
     }
 
-    /// Own address and port.
+    /// Returns the local address and port.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// The receive buffer that the kernel granted, in its own accounting (which counts its overhead too).
+    /// Returns the size of the receive buffer that the kernel granted, in its own accounting (which includes its
+    /// overhead).
     ///
     /// # Errors
     /// The kernel's error.
@@ -207,17 +212,17 @@ impl UdpSocket {
         self.socket.recv_buffer_size()
     }
 
-    /// Whether the kernel cuts trains into datagrams.
+    /// Returns whether the kernel segments trains into datagrams (GSO).
     pub fn has_segmentation(&self) -> bool {
         Raw(&self.socket).set(libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok()
     }
 
-    /// Whether the kernel hands over trains when it is asked to, which this does.
+    /// Requests that the kernel delivers trains (GRO); returns whether it supports this.
     pub fn has_receive_offload(&self) -> bool {
         Raw(&self.socket).set(libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
     }
 
-    /// Allows or forbids fragmentation of what is sent from now on.
+    /// Allows or forbids fragmentation of packets that are sent from now on.
     ///
     /// # Errors
     /// The kernel's error.
@@ -231,7 +236,7 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// From now on, [`Incoming::marking`] is what packets say.
+    /// From now on, fills in [`Incoming::marking`] from received packets.
     ///
     /// # Errors
     /// The kernel's error.
@@ -243,14 +248,14 @@ impl UdpSocket {
         options.iter().try_for_each(|option| Raw(&self.socket).set(level, *option, 1))
     }
 
-    /// Sends `messages`, at most [`MESSAGES_MAX`]; answers how many the kernel took.
+    /// Sends `messages`, at most [`MESSAGES_MAX`]; returns the number that the kernel accepted.
     ///
     /// # Errors
-    /// Why it did not take the first one. The error may also be a late one about an earlier datagram; then the next try
-    /// succeeds.
+    /// The reason why it did not accept the first one. The error may also be a pending one about an earlier datagram;
+    /// then the next attempt succeeds.
     pub fn send(&self, messages: &[Outgoing<'_>]) -> io::Result<usize> {
         let fd = self.socket.as_raw_fd();
-        // Control buffers must not move once a header leads to them: they are all there before the first header is.
+        // Control buffers must not move once a header points to them, so all are created before the first header.
         let mut controls = ArrayVec::<Control, MESSAGES_MAX>::new();
         let mut headers = ArrayVec::<libc::mmsghdr, MESSAGES_MAX>::new();
         let messages = &messages[..messages.len().min(MESSAGES_MAX)];
@@ -260,35 +265,35 @@ impl UdpSocket {
             headers.push(libc::mmsghdr { msg_hdr, msg_len: 0 });
         }
         let count = headers.len() as libc::c_uint;
-        // SAFETY: `headers` holds `count` initialised headers. Their pointers lead to `messages` (addresses, parts and
+        // SAFETY: `headers` holds `count` initialised headers. Their pointers point to `messages` (addresses, parts and
         // the bytes of the parts, all borrowed for this call) and to `controls`, which lives until the end of this
         // function.
         let sent = unsafe { libc::syscall(libc::SYS_sendmmsg, fd, headers.as_mut_ptr(), count, libc::MSG_DONTWAIT) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
     }
 
-    /// Whether half of the send buffer is free. What waits in the kernel until somebody says that he has its address
-    /// takes room for seconds.
+    /// Returns whether half of the send buffer is free. Packets that wait in the kernel for address resolution occupy
+    /// it for seconds.
     pub fn is_half_free(&self) -> bool {
         let mut waiting: c_int = 0;
-        // SAFETY: the call fills in an integer (udp(7), SIOCOUTQ, which is TIOCOUTQ).
+        // SAFETY: the call writes one integer (udp(7), SIOCOUTQ, which is TIOCOUTQ).
         let known = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting) } == 0;
         let granted = self.socket.send_buffer_size().unwrap_or(0);
         known && usize::try_from(waiting).is_ok_and(|waiting| waiting <= granted / 2)
     }
 
-    /// Receives up to `wanted` datagrams or trains into `batch`; answers how many.
+    /// Receives up to `wanted` datagrams or trains into `batch`; returns their number.
     ///
     /// # Errors
-    /// What the kernel says, `WouldBlock` aside, which is 0 datagrams. The error may be a late one about something
-    /// sent.
+    /// The kernel's error, except `WouldBlock`, which is returned as 0 datagrams. The error may be a pending one about
+    /// an earlier sent datagram.
     pub fn receive(&self, batch: &mut ReceiveBatch, wanted: usize) -> io::Result<usize> {
         batch.incoming.clear();
         let headers = batch.prepare(wanted);
         let count = headers.len() as libc::c_uint;
         let (fd, flags) = (self.socket.as_raw_fd(), libc::MSG_DONTWAIT);
-        // SAFETY: `headers` holds `count` headers whose pointers lead to the buffers, addresses and control buffers of
-        // `batch`, which is borrowed mutably for this call; the lengths are theirs.
+        // SAFETY: `headers` holds `count` headers whose pointers point to the buffers, addresses and control buffers of
+        // `batch`, which is borrowed mutably for this call; the lengths are those of these buffers.
         let received = unsafe {
             libc::syscall(libc::SYS_recvmmsg, fd, headers.as_mut_ptr(), count, flags, ptr::null_mut::<libc::timespec>())
         };
@@ -302,7 +307,7 @@ impl UdpSocket {
         Ok(received as usize)
     }
 
-    /// Takes one error from the queue of late errors.
+    /// Takes one error from the socket's error queue.
     pub fn take_deferred_error(&self) -> Option<DeferredError> {
         let mut control = Control::new();
         // SAFETY: an all-zero address is valid (of no family).
@@ -318,10 +323,10 @@ impl UdpSocket {
         header.msg_control = control.bytes.as_mut_ptr().cast();
         header.msg_controllen = control.bytes.len() as _;
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-        // SAFETY: the header's pointers lead to `name`, `part` (and through it to `bytes`) and `control`, which outlive
-        // the call; the lengths are theirs.
+        // SAFETY: the header's pointers point to `name`, `part` (and through it to `bytes`) and `control`, which
+        // outlive the call; the lengths match.
         let received = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &mut header, flags) };
-        // What is longer than the buffer is cut.
+        // A quote that is longer than the buffer is truncated.
         let len = usize::try_from(received).ok()?.min(bytes.len());
         let quoted = bytes[..len].iter().copied().collect();
         let to = socket_address(&name, header.msg_namelen);
@@ -341,13 +346,13 @@ impl AsRawFd for UdpSocket {
     }
 }
 
-/// Makes the kernel drop every datagram that comes to `socket`, before it takes room in a buffer or wakes anybody.
+/// Makes the kernel drop every datagram that arrives at `socket`, before it takes buffer space or wakes a thread.
 fn deafen(socket: &socket2::Socket) -> io::Result<()> {
     // One instruction: accept zero bytes.
     let mut drop_all = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
     let program = libc::sock_fprog { len: 1, filter: &mut drop_all };
     let (place, len): (*const libc::sock_fprog, _) = (&program, size_of::<libc::sock_fprog>() as libc::socklen_t);
-    // SAFETY: `place` leads to a program of one instruction, both alive during the call, and `len` is its size; the
+    // SAFETY: `place` points to a program of one instruction, both alive during the call, and `len` is its size; the
     // kernel copies it.
     let result = unsafe {
         libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, place.cast::<c_void>(), len)
@@ -355,9 +360,9 @@ fn deafen(socket: &socket2::Socket) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Blocks until something can be received on one of `sockets`, something can be sent (if `writable`), an error is
-/// reported, or `timeout_ns` is over; `None` waits for ever. A signal ends the wait early. Answers whether errors wait
-/// to be taken.
+/// Blocks until a packet can be received on one of `sockets`, a packet can be sent (if `writable`), an error is
+/// reported, or `timeout_ns` is over; `None` waits indefinitely. A signal ends the wait early. Returns whether errors
+/// wait in an error queue.
 ///
 /// # Errors
 /// The kernel's error.
@@ -380,10 +385,10 @@ pub fn wait(sockets: &[RawFd], timeout_ns: Option<u64>, writable: bool) -> io::R
     Ok(polls.iter().any(|poll| poll.revents & libc::POLLERR != 0))
 }
 
-/// Sockets that [`wait`] looks at, at most: two IP versions, two sockets each, and the same-host wire.
+/// Maximum number of sockets that [`wait`] polls: two IP versions, two sockets each, and the shared-memory path.
 const POLLED_MAX: usize = 5;
 
-/// 64 bits that nobody can guess.
+/// Returns 64 unpredictable bits.
 ///
 /// # Errors
 /// The kernel's error.
@@ -392,41 +397,41 @@ pub fn random_bits() -> io::Result<u64> {
     fill_random(&mut bytes).map(|()| u64::from_ne_bytes(bytes))
 }
 
-/// Fills up to 256 bytes with what nobody can guess.
+/// Fills up to 256 bytes with unpredictable data.
 ///
 /// # Errors
 /// The kernel's error.
 pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
-    // SAFETY: the buffer is as long as is said. So few bytes always come at once, or not at all (getrandom(2)).
+    // SAFETY: the buffer has the given length. Requests of at most 256 bytes are never served partially (getrandom(2)).
     let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     if usize::try_from(count) == Ok(bytes.len()) { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Returns whether the kernel has given this program rights that the user who started it need not have (getauxval(3),
-/// `AT_SECURE`): then the environment is the caller's, and not to be trusted.
+/// Returns whether the kernel has given this program rights that the user who started it may not have (getauxval(3),
+/// `AT_SECURE`): then the environment is controlled by the caller and must not be trusted.
 pub fn has_more_rights_than_caller() -> bool {
-    // SAFETY: reads what the kernel has put beside the program's arguments.
+    // SAFETY: reads a value that the kernel has stored beside the program's arguments.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// The way to an address, as the kernel's routing sees it now.
+/// Properties of the route to an address, according to the kernel's current routing table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
-    /// Largest IP packet that gets through, as far as is known.
+    /// Largest IP packet that the path carries, in bytes, as far as is known.
     pub mtu_bytes: u32,
-    /// The address that packets on this way come from.
+    /// Source address of packets on this route.
     pub source: IpAddr,
 }
 
-/// Asks the kernel for the way from `local` (which may be unspecified) to `remote`.
+/// Returns the kernel's route from `local` (which may be unspecified) to `remote`.
 ///
 /// # Errors
-/// What the kernel says; `NetworkUnreachable` and `HostUnreachable` when there is no way.
+/// The kernel's error; `NetworkUnreachable` and `HostUnreachable` when there is no route.
 pub fn route(local: SocketAddr, remote: SocketAddr) -> io::Result<Route> {
     let socket = socket2::Socket::new(Domain::for_address(remote), Type::DGRAM, Some(Protocol::UDP))?;
     socket.bind(&SocketAddr::new(local.ip(), 0).into())?;
     let (level, _, discover, _) = ip_options(remote);
-    // Without this the answer could be the interface's MTU instead of the path's.
+    // Without this option the kernel could return the interface's MTU instead of the path's.
     Raw(&socket).set(level, discover, DO_NOT_FRAGMENT)?;
     socket.connect(&remote.into())?;
     let option = if remote.is_ipv4() { libc::IP_MTU } else { libc::IPV6_MTU };
@@ -435,8 +440,8 @@ pub fn route(local: SocketAddr, remote: SocketAddr) -> io::Result<Route> {
     Ok(Route { mtu_bytes, source })
 }
 
-/// Whether `ip` is an address of this machine, link-local ones aside. Asks with calls of the kernel alone, so a signal
-/// handler may: the list of all addresses comes from the C library, with memory of the program's allocator.
+/// Returns whether `ip` is an address of this machine, except link-local ones. Uses system calls only, so it may be
+/// called from a signal handler: the C library's list of all addresses uses the program's allocator.
 pub fn is_own(ip: IpAddr) -> bool {
     let bind = SocketAddr::new(ip, 0);
     let can_be = !ip.is_unspecified() && !ip.is_multicast();
@@ -447,20 +452,20 @@ pub fn is_own(ip: IpAddr) -> bool {
     can_be && bound().is_ok()
 }
 
-/// Buffers for what one call receives.
+/// Buffers for the datagrams that one call receives.
 pub struct ReceiveBatch {
     buffers: Box<[[u8; RECEIVE_BUFFER_BYTES]]>,
     names: Box<[libc::sockaddr_storage]>,
     parts: Box<[libc::iovec]>,
     controls: Box<[Control]>,
-    /// Lead to the four above, which are on the heap and stay where they are.
+    /// Point into the four fields above, which are on the heap and do not move.
     headers: Headers,
     incoming: ArrayVec<Incoming, MESSAGES_MAX>,
 }
 
 struct Headers(Box<[libc::mmsghdr]>);
 
-// SAFETY: the pointers in it, and those in `parts`, lead to the batch's own boxes, which move along with it.
+// SAFETY: the pointers in it, and those in `parts`, point into the batch's own boxes, which move along with it.
 unsafe impl Send for ReceiveBatch {}
 
 impl std::fmt::Debug for ReceiveBatch {
@@ -470,7 +475,7 @@ impl std::fmt::Debug for ReceiveBatch {
 }
 
 impl ReceiveBatch {
-    /// Room for `count` datagrams or trains, at least one and at most [`MESSAGES_MAX`].
+    /// Returns buffers for `count` datagrams or trains, at least one and at most [`MESSAGES_MAX`].
     pub fn new(count: usize) -> Self {
         let count = count.clamp(1, MESSAGES_MAX);
         // SAFETY: an all-zero address is valid (of no family).
@@ -489,18 +494,18 @@ impl ReceiveBatch {
         batch
     }
 
-    /// What the last call received: bytes and what is known about them.
+    /// Returns the datagrams that the last call received: their properties and bytes.
     pub fn iter(&self) -> impl Iterator<Item = (&Incoming, &[u8])> {
         self.incoming.iter().zip(self.buffers.iter()).map(|(incoming, buffer)| (incoming, &buffer[..incoming.len]))
     }
 
-    /// The same, to be changed where they are.
+    /// As `iter`, with mutable access to the bytes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Incoming, &mut [u8])> {
         let pairs = self.incoming.iter().zip(self.buffers.iter_mut());
         pairs.map(|(incoming, buffer)| (incoming, &mut buffer[..incoming.len]))
     }
 
-    /// Makes the headers lead to the buffers.
+    /// Sets the headers' pointers to the buffers.
     fn connect(&mut self) {
         let slots = self.buffers.iter_mut().zip(&mut self.names).zip(&mut self.parts).zip(&mut self.controls);
         for ((((buffer, name), part), control), header) in slots.zip(&mut self.headers.0) {
@@ -513,7 +518,7 @@ impl ReceiveBatch {
         }
     }
 
-    /// Headers for the next call: the kernel has changed the lengths in those of the last one.
+    /// Returns the headers for the next call, with the lengths reset that the kernel changed in the last one.
     fn prepare(&mut self, wanted: usize) -> &mut [libc::mmsghdr] {
         let wanted = wanted.clamp(1, self.names.len());
         let headers = &mut self.headers.0[..wanted];
@@ -525,7 +530,7 @@ impl ReceiveBatch {
     }
 }
 
-/// Room for the control messages of one datagram, aligned as the kernel wants it.
+/// Buffer for the control messages of one datagram, aligned as the kernel requires.
 #[repr(align(8))]
 struct Control {
     bytes: [u8; CONTROL_BYTES],
@@ -542,7 +547,7 @@ fn message_header(message: &Outgoing<'_>, control: &mut Control) -> libc::msghdr
     let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
     header.msg_name = message.to.as_ptr().cast_mut().cast();
     header.msg_namelen = message.to.len();
-    // `IoSlice` has the layout of `iovec`, says its documentation.
+    // `IoSlice` has the layout of `iovec`, according to its documentation.
     header.msg_iov = message.parts.as_ptr().cast_mut().cast();
     header.msg_iovlen = message.parts.len() as _;
     let mut used = 0;
@@ -573,7 +578,7 @@ fn message_header(message: &Outgoing<'_>, control: &mut Control) -> libc::msghdr
 }
 
 impl Control {
-    /// Appends what the IP headers of `message` are to say; answers how many bytes are used then.
+    /// Appends control messages for the IP header fields of `message`; returns the number of bytes used afterwards.
     #[cold]
     fn push_marking(&mut self, mut used: usize, message: &Outgoing<'_>) -> usize {
         let marking = message.marking;
@@ -590,15 +595,15 @@ impl Control {
         }
     }
 
-    /// Appends a control message behind the `used` bytes; answers how many bytes it takes.
+    /// Appends a control message after the `used` bytes; returns its size in bytes.
     fn push<T: Copy>(&mut self, used: usize, level: c_int, kind: c_int, value: &T) -> usize {
-        // SAFETY: these two compute sizes only.
+        // SAFETY: these two functions only compute sizes.
         let (len, space) = unsafe {
             (libc::CMSG_LEN(size_of::<T>() as u32) as usize, libc::CMSG_SPACE(size_of::<T>() as u32) as usize)
         };
         let room = &mut self.bytes[used..used + space];
         // SAFETY: `room` has `space` bytes, which hold a header and then a `T`; `used` is a sum of such spaces, so the
-        // header is aligned as the buffer is. The value is written without asking for its alignment.
+        // header is aligned as the buffer is. The value is written unaligned.
         unsafe {
             let header: *mut libc::cmsghdr = room.as_mut_ptr().cast();
             (*header).cmsg_len = len as _;
@@ -610,7 +615,7 @@ impl Control {
     }
 }
 
-/// One control message that came in.
+/// One received control message.
 struct ControlMessage<'a> {
     level: c_int,
     kind: c_int,
@@ -618,22 +623,22 @@ struct ControlMessage<'a> {
 }
 
 impl ControlMessage<'_> {
-    /// The data as a plain structure of the kernel, when it is all there.
+    /// Returns the data as a plain kernel structure, when they are complete.
     fn read<T: KernelData>(&self) -> Option<T> {
         let bytes = self.data.get(..size_of::<T>())?;
-        // SAFETY: the bytes are there, any bytes are a legal `T`, and alignment is not asked for.
+        // SAFETY: the bytes exist, any bytes are a valid `T`, and the read is unaligned.
         Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
     }
 }
 
-/// Marks structures of the kernel for which any bytes are legal.
+/// Marks kernel structures for which any bytes are valid.
 ///
 /// # Safety
 /// Every bit pattern must be a valid value.
 unsafe trait KernelData: Copy {}
-// SAFETY: integers take any bits.
+// SAFETY: every bit pattern is a valid integer.
 unsafe impl KernelData for c_int {}
-// SAFETY: integers take any bits.
+// SAFETY: every bit pattern is a valid integer.
 unsafe impl KernelData for u8 {}
 // SAFETY: a structure of integers.
 unsafe impl KernelData for libc::sock_extended_err {}
@@ -642,15 +647,16 @@ unsafe impl KernelData for libc::in_pktinfo {}
 // SAFETY: a structure of integers.
 unsafe impl KernelData for libc::in6_pktinfo {}
 
-/// Walks the control messages that the kernel wrote for `header`.
+/// Iterates over the control messages that the kernel wrote for `header`.
 fn control_messages(header: &libc::msghdr) -> impl Iterator<Item = ControlMessage<'_>> {
-    // SAFETY: the kernel has filled the control buffer that the header leads to and set its length to what it used.
+    // SAFETY: the kernel has filled the control buffer that the header points to and has set its length to the bytes
+    // used.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
     std::iter::from_fn(move || {
         if next.is_null() {
             return None;
         }
-        // SAFETY: `next` came from CMSG_FIRSTHDR or CMSG_NXTHDR, which give headers inside the buffer or null. The
+        // SAFETY: `next` came from CMSG_FIRSTHDR or CMSG_NXTHDR, which return headers inside the buffer or null. The
         // kernel's `cmsg_len` counts header and data, all within the buffer.
         let message = unsafe {
             let overhead = libc::CMSG_LEN(0) as usize;
@@ -718,7 +724,7 @@ fn socket_address(name: &libc::sockaddr_storage, len: libc::socklen_t) -> Option
     let family = unsafe { (*name).ss_family };
     match c_int::from(family) {
         libc::AF_INET if len as usize >= size_of::<libc::sockaddr_in>() => {
-            // SAFETY: the family says that it is an IPv4 address, the length that it is all there; storage is large and
+            // SAFETY: the family indicates an IPv4 address, and the length that it is complete; storage is large and
             // aligned enough for any address.
             let name = unsafe { &*name.cast::<libc::sockaddr_in>() };
             let ip = Ipv4Addr::from(name.sin_addr.s_addr.to_ne_bytes());
@@ -740,7 +746,7 @@ struct Raw<'a>(&'a socket2::Socket);
 impl Raw<'_> {
     fn set(&self, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
         let (value, len): (*const c_int, _) = (&value, size_of::<c_int>() as libc::socklen_t);
-        // SAFETY: `value` leads to one integer, and `len` is its size.
+        // SAFETY: `value` points to one integer, and `len` is its size.
         let result = unsafe { libc::setsockopt(self.0.as_raw_fd(), level, option, value.cast::<c_void>(), len) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
@@ -748,13 +754,13 @@ impl Raw<'_> {
     fn get(&self, level: c_int, option: c_int) -> io::Result<c_int> {
         let (mut value, mut len): (c_int, _) = (0, size_of::<c_int>() as libc::socklen_t);
         let place = ptr::from_mut(&mut value).cast::<c_void>();
-        // SAFETY: `place` leads to one integer, and `len` is its size.
+        // SAFETY: `place` points to one integer, and `len` is its size.
         let result = unsafe { libc::getsockopt(self.0.as_raw_fd(), level, option, place, &mut len) };
         if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
     }
 }
 
-/// Level, and the options for reporting errors, path MTU discovery and destination addresses.
+/// Returns the option level, and the options for error reports, path MTU discovery and destination addresses.
 fn ip_options(address: SocketAddr) -> (c_int, c_int, c_int, c_int) {
     match address {
         SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_RECVERR, libc::IP_MTU_DISCOVER, libc::IP_PKTINFO),
@@ -766,14 +772,14 @@ fn ip_options(address: SocketAddr) -> (c_int, c_int, c_int, c_int) {
 const DO_NOT_FRAGMENT: c_int = libc::IP_PMTUDISC_DO;
 const FRAGMENT: c_int = libc::IP_PMTUDISC_DONT;
 
-/// The bits of a traffic class that tell of congestion, "may be marked" and "was" (RFC 3168, section 5).
+/// The ECN bits of a traffic class: "may be marked" and "was marked" (RFC 3168, section 5).
 const ECN: u8 = 0b11;
 const ECT_0: c_int = 0b10;
 const CONGESTED: u8 = 0b11;
 
-/// A flow label, both ways (`linux/in6.h`; the C library's headers leave it out).
+/// Option for the flow label, for sending and receiving (`linux/in6.h`; the C library's headers leave it out).
 const IPV6_FLOWINFO: c_int = 11;
 
-/// A segment size (24 bytes), an address (at most 40), traffic class, hop limit and flow label (24 each), or a reported
-/// error (16 + 16 + 28): with room to spare.
+/// Sufficient for a segment size (24 bytes), an address (at most 40), traffic class, hop limit and flow label (24
+/// each), or a reported error (16 + 16 + 28).
 const CONTROL_BYTES: usize = 144;

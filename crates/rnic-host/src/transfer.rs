@@ -1,8 +1,8 @@
-//! A file, moved by RDMA Write: the library behind `make run`.
+//! Transfer of a file by RDMA Write: the library behind `make run`.
 //!
-//! The file is read into registered memory, written in chunks into memory of the far end (which
-//! [serves](crate::perf::serve())), and checked twice: the far end computes the SHA-256 of what has arrived, and every
-//! byte is read back by RDMA Read and compared.
+//! The file is read into registered memory, written in chunks into memory of the remote end (which
+//! [serves](crate::perf::serve())), and checked twice: the remote end computes the SHA-256 of the received data, and
+//! every byte is read back by RDMA Read and compared.
 
 use std::fs;
 use std::io::{self, Read};
@@ -21,24 +21,24 @@ use crate::perf::{
     Latency, LatencyUs, PERF_PORT, PerfError, Restless, Session, Task, Terms, TransferTask, Wanted, sent,
 };
 
-/// How to send a file.
+/// Settings of a file transfer.
 #[derive(Clone, Debug)]
 pub struct TransferConfig {
-    /// The service of the far end.
+    /// Service of the remote end.
     pub port: u16,
     /// Bytes of one Write.
     pub chunk_bytes: u32,
-    /// Writes in flight.
+    /// Number of Writes in flight.
     pub depth: u32,
-    /// Transport, by name.
+    /// Name of the transport.
     pub transport: String,
     /// Its options.
     pub options: Vec<(String, String)>,
-    /// What happens to packets on the way, in both directions.
+    /// Impairment of packets, in both directions.
     pub impairment: Impairment,
-    /// How long to ask for connections, and to wait for the far end to compute.
+    /// Time limit for connection setup, and for the remote end's computation.
     pub timeout: Duration,
-    /// Read everything back and compare.
+    /// True to read everything back and compare.
     pub read_back: bool,
 }
 
@@ -57,49 +57,49 @@ impl Default for TransferConfig {
     }
 }
 
-/// How it went.
+/// Result of a file transfer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TransferReport {
-    /// The transport that the two ends have agreed on.
+    /// Name of the transport that the two ends have agreed on.
     pub transport: String,
     /// Bytes of the file.
     pub bytes: u64,
     /// Bytes of one Write.
     pub chunk_bytes: u32,
-    /// Writes in flight.
+    /// Number of Writes in flight.
     pub depth: u32,
-    /// Packets lost on purpose, each way, as a share of one.
+    /// Configured loss probability in each direction, 0 to 1.
     pub loss: f64,
-    /// Packets reordered on purpose, each way, as a share of one.
+    /// Configured reordering probability in each direction, 0 to 1.
     pub reorder: f64,
-    /// From the first Write posted to the last completed.
+    /// Time from posting the first Write to the last completion, in seconds.
     pub elapsed_s: f64,
-    /// File by time.
+    /// File size per time.
     pub goodput_gbps: f64,
-    /// From posting a Write to its completion.
+    /// Time from posting a Write to its completion.
     pub latency_us: LatencyUs,
-    /// Data packets of both ends while the file was written, first time and again.
+    /// Data packets of both ends while the file was written, including retransmissions.
     pub packets_sent: u64,
-    /// Of these, sent again.
+    /// Of these, retransmissions.
     pub packets_retransmitted: u64,
     /// Payload bytes of a full packet.
     pub wire_mtu_bytes: u32,
     /// SHA-256 of the file, in hexadecimal digits.
     pub sha256: String,
-    /// The far end has the same SHA-256, and every byte that was read back is right.
+    /// True when the remote end has the same SHA-256, and every byte that was read back is correct.
     pub verified: bool,
     /// Seconds since the first Write, and bytes whose Writes have completed by then; at most [`DELIVERED_MAX`] points.
     pub delivered: Vec<(f64, u64)>,
 }
 
-/// Points of [`TransferReport::delivered`], at most: as many as a chart can show.
+/// Maximum number of points of [`TransferReport::delivered`]: as many as a chart can show.
 pub const DELIVERED_MAX: usize = 512;
 
 /// Sends the file at `path` to the NIC at `to`.
 ///
 /// # Errors
-/// When the file cannot be read, there is no session, an operation fails, or the far end falls silent. A file that
-/// arrives wrong is not an error here: the report says so.
+/// When the file cannot be read, the session cannot be set up, an operation fails, or the remote end falls silent. A
+/// file that arrives with wrong contents is not an error here: the report indicates it.
 pub fn send_file(
     nic: &mut Nic,
     to: SocketAddr,
@@ -123,7 +123,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Larger files are sent in parts.
+/// Size limit in bytes: larger files must be sent in parts.
 const FILE_BYTES_MAX: u64 = 4 << 30;
 
 /// Sends `content` to the NIC at `to`, as [`send_file`] does.
@@ -158,7 +158,7 @@ pub fn send_bytes(
         let sha256 = sha256(content);
         let mut verified = outcome.sha256.as_deref() == Some(&*sha256);
         if config.read_back {
-            // What stands here now must come from the far end.
+            // Cleared, so that the contents afterwards are those that were read from the remote end.
             nic.bytes_mut(&session.region).fill(0);
             Move::run(nic, &mut session, config, bytes, true)?;
             verified &= nic.bytes(&session.region)[..content.len()] == *content;
@@ -189,7 +189,7 @@ pub fn send_bytes(
     })
 }
 
-/// The whole content, one way.
+/// One pass over the complete content, writing or reading.
 #[derive(Default)]
 struct Move {
     elapsed: Duration,
@@ -213,8 +213,8 @@ impl Move {
         let start = nic.now();
         let mut restless = Restless::new(start);
         let (mut posted, mut done) = (0, 0);
-        // Those in flight, by `wr_id`: when each was posted, and its bytes. They may complete in any order; entries of
-        // the send queue become free in theirs.
+        // Operations in flight, by `wr_id`: the time at which each was posted, and its bytes. They may complete in any
+        // order; entries of the send queue become free in posting order.
         let mut in_flight = vec![(start, 0u32); config.depth as usize];
         let mut free: Vec<usize> = (0..in_flight.len()).collect();
         while done < bytes {
@@ -252,7 +252,7 @@ impl Move {
     }
 }
 
-/// Every so-manieth point, and the last one.
+/// Keeps evenly spaced points and the last one, at most [`DELIVERED_MAX`].
 fn thinned(points: Vec<(f64, u64)>) -> Vec<(f64, u64)> {
     let step = points.len().div_ceil(DELIVERED_MAX - 1).max(1);
     let last = points.len().saturating_sub(1);

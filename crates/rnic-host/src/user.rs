@@ -1,25 +1,26 @@
-//! Whether another process of this machine belongs to the same user.
+//! Checks whether another process of this machine belongs to the same user.
 //!
-//! The kernel tells a process's user in the numbers of the *asker's* user namespace (user_namespaces(7)). Users that
-//! have no number there are all told as one, the overflow number, 65534 most often, and a process that has none itself
-//! is told that it is that user. So two equal numbers are one user only if the number stands for one: all do in the
-//! initial namespace, and in another one those that its map has, the overflow number aside.
+//! The kernel reports a process's user as a number of the *querying* process's user namespace (user_namespaces(7)). All
+//! users without a number there are reported as the overflow number, usually 65534, and a process whose own user has no
+//! number gets this number for itself too. So two equal numbers are one user only if the number stands for one user: in
+//! the initial namespace all do, and in another one those in its map, except the overflow number.
 
 use std::fs::File;
 use std::io::Read;
 
 use crate::sys::unix::own_uid;
 
-/// Returns whether `uid`, as the kernel tells it of another process, is the user that this process acts as.
+/// Returns whether `uid`, as the kernel reports it for another process, is the user of this process.
 pub(crate) fn is_own_user(uid: u32) -> bool {
     uid == own_uid() && is_one_user(uid)
 }
 
-/// Returns whether `uid` stands for one user in this user namespace. A signal handler asks too: nothing is allocated.
+/// Returns whether `uid` stands for one user in this user namespace. Called from a signal handler too, so it does not
+/// allocate.
 pub(crate) fn is_one_user(uid: u32) -> bool {
     let (mut map, mut overflow) = ([0; MAP_BYTES], [0; NUMBER_BYTES]);
     let overflow = read("/proc/sys/kernel/overflowuid", &mut overflow).and_then(|text| text.trim().parse().ok());
-    // Without `/proc`, the usual number is refused.
+    // Without `/proc`, the usual overflow number is refused.
     stands_for_one(uid, read("/proc/self/uid_map", &mut map), overflow.unwrap_or(OVERFLOW_UID))
 }
 
@@ -37,17 +38,18 @@ fn stands_for_one(uid: u32, map: Option<&str>, overflow: u32) -> bool {
     is_everybody_told || (is_mapped && uid != overflow)
 }
 
-/// What stands at the beginning of a file of the kernel's.
+/// Returns the beginning of a file of the kernel's.
 fn read<'a>(path: &str, into: &'a mut [u8]) -> Option<&'a str> {
     let len = File::open(path).and_then(|mut file| file.read(into)).ok()?;
     std::str::from_utf8(&into[..len]).ok()
 }
 
-/// Few maps have more than a handful of lines; what is cut off counts as not mapped.
+/// Size of the buffer in bytes: few maps have more than a handful of lines; entries that are cut off count as not
+/// mapped.
 const MAP_BYTES: usize = 1_024;
 const NUMBER_BYTES: usize = 16;
 
-/// What kernels have unless somebody changes it.
+/// The kernel's default overflow number.
 const OVERFLOW_UID: u32 = 65_534;
 
 #[cfg(test)]

@@ -1,43 +1,44 @@
-//! How many packets a receive buffer takes: what a peer may have under way to us.
+//! Computes how many packets a receive buffer holds, which is the number that a peer may have in flight to this NIC.
 //!
-//! The kernel counts a packet's whole memory against the buffer, its *true size*: data, room for headers, its own
-//! bookkeeping, rounded up to what the allocator hands out. A packet of 4 KB counts 8.4 KB (verbs study, section 3.7).
-//! And it takes its time to notice that packets have been read: up to a quarter of the buffer counts as full when it is
-//! not (`udp_rmem_release` in `net/ipv4/udp.c` gives memory back once a quarter has been freed). Trains take less;
-//! nobody promises that packets come as trains.
+//! The kernel counts a packet's complete memory against the buffer, its *true size*: data, space for headers, its own
+//! bookkeeping, rounded up to the allocator's sizes. A packet of 4 KB counts 8.4 KB (verbs study, section 3.7). And it
+//! accounts for read packets with a delay: up to a quarter of the buffer counts as full when it is not
+//! (`udp_rmem_release` in `net/ipv4/udp.c` releases memory once a quarter has been freed). Trains take less, but there
+//! is no guarantee that packets arrive as trains.
 
-/// Packets that a buffer of `granted_bytes` (as `SO_RCVBUF` reads back) takes, when each has up to `datagram_bytes`;
-/// never less than [`WINDOW_MIN`].
+/// Returns the number of packets that a buffer of `granted_bytes` (as `SO_RCVBUF` reads back) holds, when each has up
+/// to `datagram_bytes`; never less than [`WINDOW_MIN`].
 pub(crate) fn receive_window(granted_bytes: usize, datagram_bytes: u32) -> u32 {
     let usable = granted_bytes as u64 / 4 * 3;
-    // Every packet that comes in may be answered by one that acknowledges a packet of ours; those come into this buffer
-    // too.
+    // Each received packet may be accompanied by an acknowledgement of a packet that this NIC sent; those use this
+    // buffer too.
     let each = true_size(datagram_bytes) + true_size(ACK_BYTES);
     u32::try_from(usable / each).unwrap_or(u32::MAX).max(WINDOW_MIN)
 }
 
-/// What one of `peers` peers is told, so that all of them together stay within `window`. The division is by today's
-/// number of peers: who came first keeps what it was told.
+/// Returns the window for one of `peers` peers, so that all of them together stay within `window`. It is divided by the
+/// current number of peers: earlier peers keep the window that they were given.
 pub(crate) fn share(window: u32, peers: usize) -> u32 {
     let peers = u32::try_from(peers.max(1)).unwrap_or(u32::MAX);
     (window / peers).max(WINDOW_MIN)
 }
 
-/// What a packet counts.
+/// Returns the memory that a packet counts against the buffer, in bytes.
 fn true_size(datagram_bytes: u32) -> u64 {
     let data = u64::from(datagram_bytes) + HEADROOM_BYTES + SHARED_INFO_BYTES;
     data.next_power_of_two() + SK_BUFF_BYTES
 }
 
-/// With fewer packets in flight there is no recovery to speak of: three make IRN take its short timeout, a few more let
-/// acknowledgements flow. A buffer that cannot hold so many loses packets now and then, and they are sent again.
+/// Smallest window, in packets. With fewer in flight loss recovery does not work well: three make IRN use its short
+/// timeout, a few more keep acknowledgements flowing. A buffer that cannot hold this many sometimes loses packets,
+/// which are retransmitted.
 pub(crate) const WINDOW_MIN: u32 = 8;
 
-/// An acknowledgement, at most: BTH, AETH, the SACK field, ICRC.
+/// Maximum size of an acknowledgement in bytes: BTH, AETH, the SACK field, ICRC.
 const ACK_BYTES: u32 = 24;
 /// Link, IP and UDP headers.
 const HEADROOM_BYTES: u64 = 64;
-/// `struct skb_shared_info`, which ends the data.
+/// `struct skb_shared_info`, which follows the data.
 const SHARED_INFO_BYTES: u64 = 320;
 /// `struct sk_buff`.
 const SK_BUFF_BYTES: u64 = 256;

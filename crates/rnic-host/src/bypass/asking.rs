@@ -1,7 +1,7 @@
-//! Who has the letterbox of a peer, before anything is sent there.
+//! Verification of the owner of a peer's control socket, before any memory is sent there.
 //!
-//! Any user can bind any abstract name, and a ring shows whoever has it every byte that goes through it. So its memory
-//! leaves only when the kernel has said that the process behind the letterbox is this user's:
+//! Any user can bind any abstract name, and a ring exposes to that process every byte that goes through it. So the
+//! memory is sent only after the kernel has confirmed that the process behind the control socket belongs to this user:
 //!
 //! ```text
 //!   writer                                         reader
@@ -10,10 +10,11 @@
 //!     Offer: ticket, memory -- same socket ----->
 //! ```
 //!
-//! A connected socket leads to the socket that had the name when it was connected, and never to another that takes the
-//! name later. The nonce went to that one alone. An answer comes from a process of this user, which got the nonce, and
-//! no process of this user answers a question that another user's has asked. So the memory goes where the nonce went.
-//! The ticket shows the reader in turn that the writer has the letterbox that it has named.
+//! A connected socket leads to the socket that had the name when it was connected, and never to another that binds the
+//! name later. The nonce was sent to that socket alone. An answer comes from a process of this user that received the
+//! nonce, and no process of this user answers a probe from another user's process. So the memory goes to the process
+//! that received the nonce. The ticket in turn proves to the reader that the writer owns the control socket that it has
+//! named.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixDatagram;
@@ -25,26 +26,27 @@ use rnic_engine::PeerId;
 use super::letters::{NAMES, Nonce, Place, Words};
 use crate::sys::unix;
 
-/// Questions that wait for an answer.
+/// Ownership probes that wait for an answer.
 #[derive(Debug, Default)]
 pub(super) struct Questions(Vec<Question>);
 
-/// A question to everybody who has a letterbox of one NIC: one of them may be it.
+/// An ownership probe to every socket that has bound a control socket name of one NIC; one of them may be the NIC.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) target: (PeerId, u16),
-    /// Where our packets will come from.
+    /// Source of the packets that the ring will carry.
     pub(super) source: SocketAddr,
-    /// Where they will go.
+    /// Destination address of those packets.
     pub(super) to: IpAddr,
     pub(super) nonce: Nonce,
     asked: ArrayVec<(Place, UnixDatagram), { NAMES as usize }>,
-    /// When it is given up.
+    /// Time at which the probe is abandoned.
     until: Time,
 }
 
 impl Questions {
-    /// Asks whoever has the letterbox of `target`, in the name of the NIC at `from`. Returns whether there is anybody.
+    /// Probes every owner of a control socket name of `target`, on behalf of the NIC at `from`. Returns whether there
+    /// is any.
     pub(super) fn ask(
         &mut self,
         now: Time,
@@ -70,8 +72,8 @@ impl Questions {
         is_anybody_there
     }
 
-    /// An answer with `nonce` has come from the socket called `name`, from a process of this user. Returns the
-    /// question, which waits no longer, and the socket that leads to whoever has answered.
+    /// Handles an answer with `nonce` from the socket called `name`, from a process of this user. Returns the probe,
+    /// which is no longer pending, and the socket that is connected to the process that answered.
     pub(super) fn answered(&mut self, nonce: &Nonce, name: &[u8]) -> Option<(Question, UnixDatagram)> {
         let index = self.0.iter().position(|known| known.nonce == *nonce)?;
         let at = self.0[index].asked.iter().position(|(place, _)| place.socket_name() == name)?;
@@ -80,11 +82,11 @@ impl Questions {
         Some((question, bell))
     }
 
-    /// Gives up the questions about some targets.
+    /// Discards the pending probes to the targets for which `is_gone` returns true.
     pub(super) fn forget(&mut self, is_gone: impl Fn(&(PeerId, u16)) -> bool) {
         self.0.retain(|known| !is_gone(&known.target));
     }
 }
 
-/// Questions that may wait at a time: each holds a socket or a few.
+/// Maximum number of pending probes; each holds one or a few sockets.
 const QUESTIONS_MAX: usize = 128;

@@ -1,15 +1,15 @@
-//! What NICs write each other about rings, and where.
+//! Control messages that NICs exchange about rings, and the names of the sockets that carry them.
 //!
 //! ```text
 //!  0 version, 8 bytes      8 kind    9 which name   10 port of the sender's NIC   12 port that its packets come from
 //! 16 where its packets come from    32 where they go   48 nonce   64 ticket                          80 bytes
 //! ```
 //!
-//! What a kind does not say is zero.
+//! Fields that a message type does not use are zero.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Whose letterbox: of the NIC that receives on `port`, under the `name`-th of the names that it may have.
+/// Address of a control socket: of the NIC that receives on `port`, under the `name`-th of the names that it may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     pub(super) port: u16,
@@ -17,12 +17,12 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Where the letterbox of the NIC on `port` may be.
+    /// Returns all addresses that the control socket of the NIC on `port` may have.
     pub(super) fn all(port: u16) -> impl Iterator<Item = Self> {
         (0..NAMES).map(move |name| Self { port, name })
     }
 
-    /// The abstract name of the socket.
+    /// Returns the abstract name of the socket.
     pub(super) fn socket_name(self) -> Vec<u8> {
         match self.name {
             0 => format!("rnic-wire-{}", self.port).into_bytes(),
@@ -31,31 +31,31 @@ impl Place {
     }
 }
 
-/// What a question says that nobody can guess.
+/// Unpredictable value in a probe.
 pub(super) type Nonce = [u8; 16];
 
-/// What an answer gives to whoever has asked, for the offer.
+/// Value that an answer passes to the prober, for use in its offer.
 pub(super) type Ticket = [u8; 16];
 
-/// A letter.
+/// A control message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Words {
-    /// "Are you the user that I am? I am here."
+    /// Ask: probes whether the receiver belongs to the same user, and names the sender's control socket.
     Ask { from: Place, nonce: Nonce },
-    /// "I am, says the kernel."
+    /// Answer: the kernel has confirmed that the prober belongs to the same user.
     Answer { nonce: Nonce, ticket: Ticket },
-    /// "Here is the memory." It comes with the file.
+    /// Offer: passes the memory of a ring; the message carries its file descriptor.
     Offer { offer: Offer, nonce: Nonce, ticket: Ticket },
 }
 
-/// What comes with a ring.
+/// Properties of an offered ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Offer {
-    /// The NIC that will write.
+    /// Control socket of the NIC that will write.
     pub(super) from: Place,
-    /// Where its packets come from, and would over UDP.
+    /// Source of its packets, as it would be over UDP.
     pub(super) source: SocketAddr,
-    /// Where they go.
+    /// Destination address of its packets.
     pub(super) to: IpAddr,
 }
 
@@ -120,10 +120,10 @@ fn mapped(ip: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Names that a letterbox may have: somebody else may have taken one or two of them.
+/// Number of names that a control socket may have: another process may have bound one or two of them.
 pub(super) const NAMES: u8 = 4;
 
-/// Of letters and rings.
+/// Version of the control messages and of the ring layout.
 const VERSION: &[u8; 8] = b"rnicwir3";
 
 const ASK: u8 = 1;

@@ -5,12 +5,13 @@
 //!   page 1..   records, each on cache lines of its own: length, kind and marking (8 bytes), then the packet
 //! ```
 //!
-//! A record is never cut: what does not fit in front of the end begins anew at the front, behind a record that says so.
+//! A record is never split: one that does not fit before the end of the ring is written at the front, behind a record
+//! that marks the skip.
 //!
-//! Nothing that the other process writes is believed: positions and lengths are read once and checked before they are
-//! used; packets are copied out before they are parsed, and payload is copied without being looked at. The memory is a
-//! sealed `memfd`, so that the other process cannot shrink it under us (memfd_create(2), fcntl(2)). Whatever is wrong
-//! ends the ring, and packets go another way.
+//! No value that the other process writes is trusted: positions and lengths are read once and checked before they are
+//! used; packets are copied out before they are parsed, and payload is copied without being inspected. The memory is a
+//! sealed `memfd`, so that the other process cannot shrink it while it is in use (memfd_create(2), fcntl(2)). Any
+//! invalid value ends the ring, and packets take another path.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -24,33 +25,33 @@ use crate::marking::{self, Marking};
 use crate::memory::{Arrived, Foreign, Pieces};
 use crate::sys::unix;
 
-/// The other process has written nonsense.
+/// Error: the other process has written invalid values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Broken;
 
-/// What becomes of a ring.
+/// State of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(crate) enum State {
-    /// The reader has not answered.
+    /// The reader has not attached yet.
     Offered = 0,
-    /// The reader reads.
+    /// The reader is attached.
     Attached = 1,
-    /// One end has gone away.
+    /// One end has closed the ring.
     Closed = 2,
 }
 
-/// The memory, mapped.
+/// The mapped shared memory.
 #[derive(Debug)]
 struct Shared(NonNull<u8>);
 
-// SAFETY: the mapping belongs to this alone, and what is in it is reached through atomics and copies.
+// SAFETY: the mapping is owned by this value alone, and its contents are accessed through atomics and copies.
 unsafe impl Send for Shared {}
 
 impl Shared {
     fn map(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping touches nothing that exists.
+        // SAFETY: a new mapping affects no existing memory.
         let start = unsafe { libc::mmap(ptr::null_mut(), FILE_BYTES, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -61,7 +62,7 @@ impl Shared {
     #[inline]
     fn word32(&self, at: usize) -> &AtomicU32 {
         assert!(at.is_multiple_of(CACHE_LINE) && at < FILE_BYTES);
-        // SAFETY: an aligned word within the mapping, which lives as long as `self`, and which nobody reaches but by
+        // SAFETY: an aligned word within the mapping, which lives as long as `self`, and which is accessed only by
         // atomic operations.
         unsafe { AtomicU32::from_ptr(self.0.as_ptr().add(at).cast()) }
     }
@@ -73,7 +74,7 @@ impl Shared {
         unsafe { AtomicU64::from_ptr(self.0.as_ptr().add(at).cast()) }
     }
 
-    /// Where the record at `position` begins, in the mapping.
+    /// Returns the offset in the mapping of the record at `position`.
     #[inline]
     fn offset(position: u64) -> usize {
         DATA_AT + (position % DATA_BYTES as u64) as usize
@@ -94,32 +95,32 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: `map` mapped exactly this, and references into it borrow from `self`.
+        // SAFETY: `map` created exactly this mapping, and references into it borrow from `self`.
         unsafe { libc::munmap(self.0.as_ptr().cast(), FILE_BYTES) };
     }
 }
 
-/// The end that writes.
+/// The writing end of a ring.
 #[derive(Debug)]
 pub(crate) struct Producer {
     shared: Shared,
     file: OwnedFd,
-    /// Bytes ever written, and how many of them the reader knows of.
+    /// Total bytes written, and how many of them have been published to the reader.
     head: u64,
     published: u64,
-    /// Bytes ever read, as far as is known.
+    /// Total bytes read, as last seen from the reader.
     tail: u64,
 }
 
 impl Producer {
-    /// A ring that nobody reads yet.
+    /// Creates a ring that has no reader yet.
     pub(crate) fn create() -> io::Result<Self> {
         let file = unix::sealed_memory(c"rnic-wire", FILE_BYTES)?;
         let shared = Shared::map(file.as_fd())?;
         Ok(Self { shared, file, head: 0, published: 0, tail: 0 })
     }
 
-    /// What the reader needs.
+    /// Returns the memory's file descriptor, which the reader needs to attach.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -129,17 +130,17 @@ impl Producer {
         self.shared.state()
     }
 
-    /// Bytes ever read, as the reader says.
+    /// Returns the total bytes read, as reported by the reader.
     pub(crate) fn read_so_far(&self) -> u64 {
         self.shared.word64(TAIL_AT).load(Ordering::Acquire)
     }
 
-    /// Whether everything has been read.
+    /// Returns whether everything has been read.
     pub(crate) fn is_drained(&self) -> bool {
         self.read_so_far() == self.head
     }
 
-    /// Begins a record of `len` bytes; `None` when there is no room.
+    /// Begins a record of `len` bytes; returns `None` when there is no space.
     #[inline]
     pub(crate) fn begin(&mut self, len: usize, kind: Kind) -> Result<Option<Writer<'_>>, Broken> {
         assert!(len <= PACKET_BYTES_MAX, "no packet has {len} bytes");
@@ -160,13 +161,13 @@ impl Producer {
         Ok(Some(Writer { shared: &self.shared, at: at + RECORD_HEADER_BYTES, left: len }))
     }
 
-    /// How far it has been written, to go back to with [`Self::take_back`].
+    /// Returns the current write position, to go back to with [`Self::take_back`].
     #[inline]
     pub(crate) fn mark(&self) -> u64 {
         self.head
     }
 
-    /// Takes back what has been begun since `mark`, none of which is published.
+    /// Discards the records begun since `mark`, none of which is published.
     #[cold]
     pub(crate) fn take_back(&mut self, mark: u64) {
         assert!(mark >= self.published, "the reader may have seen it");
@@ -180,7 +181,7 @@ impl Producer {
             return Ok(true);
         }
         let tail = self.read_so_far();
-        // The reader never goes back, and reads nothing that has not been published.
+        // A correct reader never moves backwards, and reads nothing that has not been published.
         if tail < self.tail || tail > self.published || !tail.is_multiple_of(CACHE_LINE as u64) {
             return Err(Broken);
         }
@@ -188,20 +189,20 @@ impl Producer {
         Ok(self.head - self.tail + bytes as u64 <= limit)
     }
 
-    /// Writes nonsense where the next record would be, and says that it is there.
+    /// Writes an invalid record header at the next position and publishes it.
     #[cfg(test)]
     pub(crate) fn corrupt(&mut self, nonsense: u64) {
         self.shared.word64(Shared::offset(self.head)).store(nonsense | 1 << 22, Ordering::Relaxed);
         self.shared.word64(HEAD_AT).store(self.head + CACHE_LINE as u64, Ordering::Release);
     }
 
-    /// Bytes that the reader does not know of yet.
+    /// Returns the number of written bytes that have not been published to the reader yet.
     #[inline]
     pub(crate) fn unpublished(&self) -> u64 {
         self.head - self.published
     }
 
-    /// Lets the reader know of everything written.
+    /// Publishes everything written to the reader.
     #[inline]
     pub(crate) fn publish(&mut self) {
         if self.published != self.head {
@@ -210,10 +211,11 @@ impl Producer {
         }
     }
 
-    /// Whether the reader sleeps and must be woken; answers so once for each time that it goes to sleep.
+    /// Returns whether the reader sleeps and must be woken; returns true only once for each time that the reader goes
+    /// to sleep.
     #[inline]
     pub(crate) fn must_wake(&self) -> bool {
-        // What was published must be seen by a reader that goes to sleep now, or its sleeping must be seen here.
+        // Either a reader that goes to sleep now sees the published records, or its sleeping flag is seen here.
         fence(Ordering::SeqCst);
         let sleeping = self.shared.word32(SLEEPING_AT);
         sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::AcqRel) != 0
@@ -226,7 +228,7 @@ impl Drop for Producer {
     }
 }
 
-/// A record in the making.
+/// A record that is being written.
 pub(crate) struct Writer<'a> {
     shared: &'a Shared,
     at: usize,
@@ -237,21 +239,21 @@ impl Pieces for Writer<'_> {
     /// Appends `bytes`.
     ///
     /// # Panics
-    /// When the record has no room for them.
+    /// When the record has no space for them.
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
         assert!(bytes.len() <= self.left, "a record was begun too short");
         // SAFETY: the record lies within the mapping, `put` stays within the record, and the mapping is never borrowed
-        // as a slice. The reader leaves a record alone until it is published.
+        // as a slice. The reader does not access a record until it is published.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.shared.0.as_ptr().add(self.at), bytes.len()) };
         self.at += bytes.len();
         self.left -= bytes.len();
     }
 
-    /// Appends `bytes`, which may be gone.
+    /// Appends `bytes`, whose memory may have been unmapped.
     ///
     /// # Errors
-    /// When they are: the record must not be published then.
+    /// When the memory is unmapped; the record must not be published then.
     ///
     /// # Panics
     /// As [`Self::put`].
@@ -259,7 +261,7 @@ impl Pieces for Writer<'_> {
     fn fetch(&mut self, bytes: Foreign) -> Result<(), MemoryFault> {
         let len = bytes.len();
         assert!(len <= self.left, "a record was begun too short");
-        // SAFETY: as in `put`, and whether the bytes are there is looked at.
+        // SAFETY: as in `put`, and the copy checks whether the source bytes are mapped.
         unsafe { bytes.copy_to_pointer(self.shared.0.as_ptr().add(self.at))? };
         self.at += len;
         self.left -= len;
@@ -267,31 +269,31 @@ impl Pieces for Writer<'_> {
     }
 }
 
-/// The end that reads.
+/// The reading end of a ring.
 #[derive(Debug)]
 pub(crate) struct Consumer {
     shared: Shared,
-    /// Bytes ever read, and how many of them the writer knows of.
+    /// Total bytes read, and how many of them have been released to the writer.
     tail: u64,
     released: u64,
-    /// Bytes ever written, as far as is known.
+    /// Total bytes written, as last seen from the writer.
     head: u64,
 }
 
 /// A packet in the ring.
 #[derive(Clone, Copy)]
 pub(crate) struct Record<'a> {
-    /// Its bytes, which may change under us.
+    /// Bytes of the packet, which the other process may change at any time.
     pub(crate) bytes: Arrived<'a>,
     pub(crate) kind: Kind,
 }
 
-/// A record's header: its packet's properties.
+/// Header of a record: properties of its packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Kind {
-    /// It ends with what a datagram ends with: an ICRC, or Falcon's check value.
+    /// True when the packet ends with its check value, as a datagram does: an ICRC, or Falcon's check value.
     pub(crate) is_sealed: bool,
-    /// The fields that its IP header would have.
+    /// IP header fields that the packet would have.
     pub(crate) marking: Marking,
 }
 
@@ -311,7 +313,7 @@ impl Kind {
 }
 
 impl Consumer {
-    /// Reads the ring in `file`, which somebody has sent.
+    /// Attaches to the ring in `file`, which another process has sent.
     pub(crate) fn attach(file: BorrowedFd<'_>) -> io::Result<Self> {
         if !unix::is_sealed_memory(file, FILE_BYTES) {
             return Err(io::ErrorKind::InvalidData.into());
@@ -321,30 +323,31 @@ impl Consumer {
         Ok(Self { shared, tail: 0, released: 0, head: 0 })
     }
 
-    /// Whether the writer has gone away, or this end has.
+    /// Returns whether the writer or this end has closed the ring.
     pub(crate) fn is_closed(&self) -> bool {
         self.shared.state() == State::Closed
     }
 
-    /// Whether there is nothing to read.
+    /// Returns whether there is nothing to read.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.tail == self.head && self.shared.word64(HEAD_AT).load(Ordering::Acquire) == self.head
     }
 
-    /// Whether everything has been read that was there when it was last asked for.
+    /// Returns whether everything has been read that was present when the write position was last loaded.
     #[inline]
     pub(crate) fn has_read_what_it_knows(&self) -> bool {
         self.tail == self.head
     }
 
-    /// The next packet. What was given before is read, whatever [`Consumer::release`] tells the writer.
+    /// Returns the next packet. The previously returned packet counts as read, although the writer learns of it only
+    /// through [`Consumer::release`].
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Record<'_>>, Broken> {
         if self.tail == self.head {
             self.head = self.shared.word64(HEAD_AT).load(Ordering::Acquire);
         }
-        // A record that says "go on at the front" is followed by one that does not.
+        // A skip record is followed by one that is not a skip.
         for _ in 0..2 {
             let there = self.head.wrapping_sub(self.tail);
             if there == 0 {
@@ -364,8 +367,8 @@ impl Consumer {
                 continue;
             }
             let len = (header & LEN_MASK) as usize;
-            // What is not sealed gets a check value where it is captured, and must still be a datagram. Falcon's is the
-            // longest.
+            // A packet that is not sealed gets a check value when it is captured, and must still fit a datagram.
+            // Falcon's check value is the longest.
             let kind = Kind::of(header);
             let longest = PACKET_BYTES_MAX - if kind.is_sealed { 0 } else { psp::ICV_LEN };
             let bytes = record_bytes(len.min(longest));
@@ -380,13 +383,13 @@ impl Consumer {
         Err(Broken)
     }
 
-    /// Bytes read that the writer does not know of.
+    /// Returns the number of bytes read but not yet released to the writer.
     #[inline]
     pub(crate) fn unreleased(&self) -> u64 {
         self.tail - self.released
     }
 
-    /// Gives room back to the writer.
+    /// Releases the space of read records to the writer.
     #[inline]
     pub(crate) fn release(&mut self) {
         if self.released != self.tail {
@@ -395,7 +398,7 @@ impl Consumer {
         }
     }
 
-    /// Says whether this end wants to be woken.
+    /// Sets whether this end must be woken when packets arrive.
     pub(crate) fn set_sleeping(&self, sleeping: bool) {
         self.shared.word32(SLEEPING_AT).store(sleeping.into(), Ordering::SeqCst);
     }
@@ -407,7 +410,7 @@ impl Drop for Consumer {
     }
 }
 
-/// Bytes that a packet of `len` takes in a ring.
+/// Returns the number of bytes that a packet of `len` bytes occupies in a ring.
 pub(crate) const fn record_bytes(len: usize) -> usize {
     (RECORD_HEADER_BYTES + len).next_multiple_of(CACHE_LINE)
 }
@@ -417,21 +420,22 @@ const STATE_AT: usize = 0;
 const HEAD_AT: usize = CACHE_LINE;
 const TAIL_AT: usize = 2 * CACHE_LINE;
 const SLEEPING_AT: usize = 3 * CACHE_LINE;
-/// Records begin on a page of their own.
+/// Offset of the records: they start on their own page.
 const DATA_AT: usize = 4_096;
 
-/// Bytes of packets that a ring holds: enough to keep both ends busy, little enough to stay in a second-level cache.
+/// Capacity of a ring for packets, in bytes: enough to keep both ends busy, small enough to stay in a second-level
+/// cache.
 pub(crate) const DATA_BYTES: usize = 1 << 20;
 const FILE_BYTES: usize = DATA_AT + DATA_BYTES;
 
-/// The longest packet: a datagram's.
+/// Longest packet, in bytes: that of a datagram.
 pub(crate) const PACKET_BYTES_MAX: usize = rnic_wire::net::UDP_PAYLOAD_MAX as usize;
 
-/// Length below, then kind and marking.
+/// Bytes of a record's header: the length in the low bits, then kind and marking.
 const RECORD_HEADER_BYTES: usize = 8;
 const LEN_MASK: u64 = (1 << 20) - 1;
 const SEALED: u64 = 1 << 20;
-/// Not a packet: go on at the front.
+/// Header of a skip record, which is not a packet: the next record is at the front of the ring.
 const SKIP: u64 = 1 << 21;
 const MARKING_AT: u32 = u64::BITS - marking::BITS;
 

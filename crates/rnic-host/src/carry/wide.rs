@@ -1,7 +1,7 @@
-//! The same folding where registers have 64 bytes and multiply in four lanes at once (AVX-512 with VPCLMULQDQ): a block
-//! is one register, and four blocks are under way side by side, each folded over the 256 bytes to its successor.
+//! The same folding with registers of 64 bytes that multiply in four lanes at a time (AVX-512 with VPCLMULQDQ): a block
+//! is one register, and four blocks are processed in parallel, each folded over the 256 bytes to its successor.
 //!
-//! Before the first four stands the block that was there, with three of zeros in front, which stay zeros.
+//! The first block is the fourth register of the initial four; the three before it are zeros and stay zeros.
 
 use std::arch::x86_64::{
     __m128i, __m512i, _mm_set_epi64x, _mm512_broadcast_i32x4, _mm512_castsi128_si512, _mm512_clmulepi64_epi128,
@@ -13,10 +13,10 @@ use rnic_wire::header::bth::VARIANT_BYTE;
 use super::BLOCK;
 use super::fold::{BY_512, Block, close, end, front_of, open, open_two};
 
-/// Blocks side by side.
+/// Number of blocks processed in parallel.
 const FOUR: usize = 4;
 
-/// As [`super::fold::carry`].
+/// Like [`super::fold::carry`].
 #[target_feature(enable = "avx512f,vpclmulqdq,avx,pclmulqdq")]
 pub(super) fn carry(crc: u32, front: &[u8; 2 * BLOCK], opening: usize, from: &[u8], to: &mut [u8]) -> u32 {
     let (blocks, rest) = from.as_chunks::<BLOCK>();
@@ -41,7 +41,7 @@ pub(super) fn carry(crc: u32, front: &[u8; 2 * BLOCK], opening: usize, from: &[u
     crc
 }
 
-/// As [`super::fold::masked`].
+/// Like [`super::fold::masked`].
 #[target_feature(enable = "avx512f,vpclmulqdq,avx,pclmulqdq")]
 pub(super) fn masked(crc: u32, covered: &[u8]) -> u32 {
     let (mut two, opening, blocks) = front_of(covered);
@@ -49,14 +49,14 @@ pub(super) fn masked(crc: u32, covered: &[u8]) -> u32 {
     close(walk(open_two(crc, &two, opening), blocks, |_, _| {}))
 }
 
-/// CRC of `covered`, which has no odd bytes and is not empty.
+/// Returns the CRC of `covered`, whose length is a nonzero multiple of four bytes.
 #[target_feature(enable = "avx512f,vpclmulqdq,avx,pclmulqdq")]
 pub(super) fn checksum(covered: &[u8]) -> u32 {
     let (two, opening, blocks) = front_of(covered);
     close(walk(open_two(0, &two, opening), blocks, |_, _| {}))
 }
 
-/// The lanes after `blocks`, each of which is `seen` with its number.
+/// Returns the lanes after `blocks`; `seen` is called with each block and its index.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq,avx,pclmulqdq")]
 fn walk(lanes: [__m128i; FOUR], blocks: &[Block], mut seen: impl FnMut(usize, &Block)) -> [__m128i; FOUR] {
@@ -90,13 +90,13 @@ fn fold(register: __m512i, by: __m512i, next: __m512i) -> __m512i {
     _mm512_ternarylogic_epi64::<EXCLUSIVE_OR>(low, high, next)
 }
 
-/// The table of an exclusive or of three.
+/// Truth table of a three-input exclusive or.
 const EXCLUSIVE_OR: i32 = 0x96;
 
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load(block: &Block) -> __m512i {
-    // SAFETY: reads the 64 bytes that the reference leads to, without asking for alignment.
+    // SAFETY: reads the 64 bytes behind the reference, without any alignment requirement.
     unsafe { _mm512_loadu_si512(block.as_ptr().cast()) }
 }
 

@@ -1,4 +1,5 @@
-//! What both ends of a Falcon connection must have alike, in one word that they exchange when they connect.
+//! Parameters on which both ends of a Falcon connection must agree, encoded in one 32-bit value that they exchange when
+//! they connect.
 //!
 //! ```text
 //!   28 version   26 ordering   25 errors   24 has a key   22 cipher   21 ESP   16 flows   0 fingerprint of the key
@@ -10,7 +11,7 @@ use rnic_wire::falcon::psp::Cipher;
 
 use crate::protection::Protection;
 
-/// The word of a transport whose packets are protected so; 0 for all but Falcon.
+/// Returns the encoded parameters of a transport with this protection of its packets; 0 for all transports but Falcon.
 pub fn falcon_word(profile: &Profile, protection: Option<&Protection>) -> u32 {
     let Some(shape) = profile.protocol.falcon() else { return 0 };
     let head = VERSION << 4 | (shape.ordering as u8) << 2 | (shape.errors as u8) << 1 | u8::from(protection.is_some());
@@ -22,7 +23,7 @@ pub fn falcon_word(profile: &Profile, protection: Option<&Protection>) -> u32 {
     u32::from_be_bytes([head, kind | shape.flows, high, low])
 }
 
-/// What a word of [`falcon_word`] says, for people.
+/// Describes a value of [`falcon_word`] as readable text.
 pub fn falcon_text(word: u32) -> String {
     let [head, body, high, low] = word.to_be_bytes();
     if head >> 4 != VERSION {
@@ -32,7 +33,7 @@ pub fn falcon_text(word: u32) -> String {
     let ordering = name(&["ordered", "weak", "unordered"], head >> 2 & 3);
     let errors = name(&["verbs", "complete-in-error"], head >> 1 & 1);
     let fingerprint = u16::from_be_bytes([high, low]);
-    // Two bits, four ciphers.
+    // Two bits select one of four ciphers.
     let (flows, cipher) = (body & ((1 << FLOWS_BITS) - 1), Cipher::ALL[usize::from(body >> CIPHER_SHIFT)]);
     let form = if body >> FLOWS_BITS & 1 == 1 { " in ESP" } else { "" };
     let protection =
@@ -40,17 +41,17 @@ pub fn falcon_text(word: u32) -> String {
     format!("falcon with ordering={ordering}, errors={errors}, flows={flows}, {protection}")
 }
 
-/// What is wrong where both of these words, each of one end, tell of a key, and not of the same: to be said behind what
-/// an end has, for nobody knows fingerprints by heart.
+/// Returns a hint for the error message when both ends have a key, but not the same one; an empty text otherwise. It is
+/// appended to the description of the local end, because users cannot compare key fingerprints from memory.
 pub fn falcon_key_hint(ours: u32, theirs: u32) -> &'static str {
     let has_key = |word: u32| word >> 28 == u32::from(VERSION) && word >> 24 & 1 == 1;
     let is_other = has_key(ours) && has_key(theirs) && ours as u16 != theirs as u16;
     if is_other { "; it is not the same --key" } else { "" }
 }
 
-/// Of this word.
+/// Version of this encoding.
 const VERSION: u8 = 3;
-/// Of the flows, at most eight; whether it is ESP is above them, then the cipher.
+/// Bits of the number of flows, which is at most eight; the ESP bit is above them, then the cipher.
 const FLOWS_BITS: u32 = 5;
 const CIPHER_SHIFT: u32 = 6;
 

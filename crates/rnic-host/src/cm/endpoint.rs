@@ -1,14 +1,14 @@
-//! A port of the connection manager's own: sockets, messages, and the protocol behind them.
+//! A separate port of the connection manager: sockets, messages, and the protocol behind them.
 //!
-//! Programs that use verbs name a UDP port for connection management, as they would for TCP; the kernel says whether it
-//! is free. Nothing but connection management travels there, in the format of RoCEv2's port: management datagrams with
-//! ICRC. A socket belongs to one IP version; who binds all addresses of both gets two.
+//! Programs that use verbs name a UDP port for connection management, as they would for TCP; the kernel reports whether
+//! it is free. Only connection management messages use this port, in the format of RoCEv2's port: management datagrams
+//! with ICRC. A socket belongs to one IP version; an endpoint bound to all addresses of both has two sockets.
 //!
-//! Nothing here blocks, and nothing here has a thread: whoever owns it calls [`Endpoint::receive`] when a socket is
-//! readable, [`Endpoint::tick`] when [`Endpoint::next_timeout`] is over, and [`Endpoint::flush`] after everything else.
+//! No call blocks, and there is no thread here: the owner calls [`Endpoint::receive`] when a socket is readable,
+//! [`Endpoint::tick`] when [`Endpoint::next_timeout`] has passed, and [`Endpoint::flush`] after everything else.
 //!
-//! With real RoCEv2 peers the sockets are there to have the port alone: nothing comes to them. Messages leave through
-//! the host's general services interface ([`GsiPort`]), and come from there, for whichever endpoint they are.
+//! With real RoCEv2 peers the sockets only reserve the port: nothing is received on them. Messages are sent through the
+//! host's general services interface ([`GsiPort`]) and received from there, for whichever endpoint they concern.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -28,16 +28,16 @@ use crate::mtu;
 use crate::secrets::Secrets;
 use crate::sys::{self, Incoming, Outgoing, ReceiveBatch, SocketOptions, UdpSocket};
 
-/// Which socket address, and whether an IPv6 one leaves IPv4 alone.
+/// A socket address, and whether an IPv6 one excludes IPv4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Binding {
-    /// Where; port 0 lets the kernel choose.
+    /// Address to bind; port 0 lets the kernel choose.
     pub address: SocketAddr,
-    /// All addresses of IPv6 are not those of IPv4 too.
+    /// True when a binding to all IPv6 addresses does not include those of IPv4.
     pub only_v6: bool,
 }
 
-/// Buffers for what comes in, shared by the endpoints of one thread.
+/// Receive buffers, shared by the endpoints of one thread.
 pub struct Inbox(ReceiveBatch);
 
 impl Default for Inbox {
@@ -46,36 +46,37 @@ impl Default for Inbox {
     }
 }
 
-/// What came in and was not a message.
+/// Counters of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct EndpointStats {
-    /// Messages taken in.
+    /// Messages received.
     pub received: u64,
     /// Messages sent.
     pub sent: u64,
-    /// Datagrams that are no management datagram, or have a wrong ICRC.
+    /// Datagrams that are not management datagrams, or have a wrong ICRC.
     pub malformed: u64,
-    /// Management datagrams that are no message.
+    /// Management datagrams that are not connection management messages.
     pub unknown: u64,
-    /// Messages that fitted no connection.
+    /// Messages that matched no connection.
     pub strays: u64,
-    /// Reported errors that quoted no message of ours, so that anybody may have made them.
+    /// Reported errors that quoted no message of this endpoint, so that any host may have forged them.
     pub unproven: u64,
 }
 
-/// One port.
+/// A connection management port.
 #[derive(Debug)]
 pub struct Endpoint {
     sockets: ArrayVec<UdpSocket, 2>,
     manager: Manager,
     psn: Psn,
     stats: EndpointStats,
-    /// Which way messages take, when they do not leave from the port itself.
+    /// The general services interface through which messages are sent, when they are not sent from the port itself.
     gsi: Option<Arc<GsiPort>>,
 }
 
 impl Endpoint {
-    /// Without a port: answers what comes to the general services interface and is nobody's.
+    /// Creates an endpoint without a port: it responds to messages on the general services interface that belong to no
+    /// other endpoint.
     ///
     /// # Errors
     /// When the system has no random numbers.
@@ -86,10 +87,10 @@ impl Endpoint {
         Ok(Self { sockets: ArrayVec::new(), manager, psn, stats: EndpointStats::default(), gsi: Some(gsi) })
     }
 
-    /// Binds a port. With `gsi`, messages take that way.
+    /// Binds a port. With `gsi`, messages are sent through that interface.
     ///
     /// # Errors
-    /// What the kernel says: `AddrInUse`, `PermissionDenied`, `AddrNotAvailable`.
+    /// The error of the kernel: `AddrInUse`, `PermissionDenied`, `AddrNotAvailable`.
     pub fn bind(binding: &Binding, gsi: Option<Arc<GsiPort>>) -> io::Result<Self> {
         let is_deaf = gsi.is_some();
         let secrets = Secrets::draw()?;
@@ -101,7 +102,7 @@ impl Endpoint {
                 sockets.push(first);
                 break;
             }
-            // IPv4 gets the same port. One that the kernel chose may be taken there: then it chooses again.
+            // IPv4 gets the same port. One that the kernel chose may be in use there: then the kernel chooses again.
             let port = first.local_addr().port();
             match open(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), is_deaf) {
                 Ok(second) => {
@@ -121,13 +122,13 @@ impl Endpoint {
         Ok(Self { sockets, manager, psn, stats: EndpointStats::default(), gsi })
     }
 
-    /// Where it is.
+    /// Returns the bound address.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.sockets[0].local_addr()
     }
 
-    /// What to poll for reading.
+    /// Returns the descriptors to poll for reading.
     pub fn raw_fds(&self) -> impl Iterator<Item = RawFd> {
         self.sockets.iter().filter(|_| self.gsi.is_none()).map(AsRawFd::as_raw_fd)
     }
@@ -141,53 +142,53 @@ impl Endpoint {
         self.manager.knows(way, mad, self.sockets.iter().any(|socket| is_bound_to(socket.local_addr().ip())))
     }
 
-    /// Takes in what has come to the general services interface.
+    /// Processes a message from the general services interface.
     pub fn take_in(&mut self, now: Time, way: &Addresses, mad: Mad) {
         self.stats.received += 1;
         self.manager.receive(now, way, mad);
     }
 
-    /// Nobody is at `address`, says the network, and quotes what was sent there.
+    /// Handles a network error that reports `address` as unreachable and quotes the message that was sent there.
     pub fn note_unreachable(&mut self, now: Time, address: SocketAddr, errno: i32, quoted: &[u8]) {
         if let Some(id) = self.manager.sender_of(address, quoted) {
             self.manager.unreachable(now, id, errno);
         }
     }
 
-    /// The way that messages between these addresses take.
+    /// Returns the addresses that messages between these two use.
     fn way(&self, addresses: Addresses) -> Addresses {
         if self.gsi.is_some() { gsi_way(&addresses) } else { addresses }
     }
 
-    /// Counters.
+    /// Returns the counters.
     #[must_use]
     pub fn stats(&self) -> EndpointStats {
         EndpointStats { strays: self.manager.strays, ..self.stats }
     }
 
-    /// Whether somebody waits for requests, or a connection lives here.
+    /// Returns whether a service listens or a connection exists here.
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.manager.services() > 0 || self.manager.has_exchanges()
     }
 
-    /// Starts waiting for requests; false when somebody waits for them already.
+    /// Starts listening for requests; returns false when `service` has a listener already.
     pub fn listen(&mut self, service: ServiceId, kind: ServiceKind, backlog: usize) -> bool {
         self.manager.listen(service, kind, backlog)
     }
 
-    /// Stops waiting.
+    /// Stops listening.
     pub fn unlisten(&mut self, service: ServiceId) {
         self.manager.unlisten(service);
     }
 
-    /// From us to the other side of a connection, while it is known.
+    /// Returns the addresses of a connection, from the local to the remote end, while it is known.
     #[must_use]
     pub fn addresses(&self, id: ConnectionId) -> Option<Addresses> {
         self.manager.get(id).map(|exchange| exchange.addresses)
     }
 
-    /// Asks for a connection; our name for it is filled in. `None` when there are too many.
+    /// Requests a connection; the local communication id is filled in. Returns `None` when there are too many.
     pub fn connect(
         &mut self,
         now: Time,
@@ -198,37 +199,38 @@ impl Endpoint {
         self.manager.connect(now, self.way(addresses), request, patience)
     }
 
-    /// Accepts a request; both names are filled in. False when it waits no longer.
+    /// Accepts a request; both communication ids are filled in. Returns false when the request is no longer pending.
     pub fn accept(&mut self, now: Time, id: ConnectionId, reply: Reply, patience: Duration) -> bool {
         self.manager.accept(now, id, reply, patience)
     }
 
-    /// Refuses a request or a reply; false when it waits no longer.
+    /// Rejects a request or a reply; returns false when it is no longer pending.
     pub fn reject(&mut self, id: ConnectionId, reason: RejectReason, info: RejectInfo, data: &[u8]) -> bool {
         self.manager.reject(id, reason, info, data)
     }
 
-    /// The program has its connection: the other side may know.
+    /// Confirms that the program has its connection: the remote end may be notified (RTU).
     pub fn confirm(&mut self, id: ConnectionId) {
         self.manager.confirm(id);
     }
 
-    /// The other side uses the connection: whatever became of its RTU, it is established.
+    /// Marks a connection as established because the remote end uses it, even if its RTU was lost.
     pub fn establish(&mut self, id: ConnectionId) {
         self.manager.establish(id);
     }
 
-    /// Ends an established connection; false when there is none.
+    /// Ends an established connection; returns false when there is none.
     pub fn disconnect(&mut self, now: Time, id: ConnectionId, remote_qpn: Qpn) -> bool {
         self.manager.disconnect(now, id, remote_qpn)
     }
 
-    /// Forgets a connection without a word.
+    /// Removes a connection without notifying the remote end.
     pub fn forget(&mut self, id: ConnectionId) {
         self.manager.forget(id);
     }
 
-    /// Asks which queue pair serves datagrams; our name for the question is filled in. `None` when there are too many.
+    /// Requests the queue pair that serves datagrams; the local id of the request is filled in. Returns `None` when
+    /// there are too many.
     pub fn look_up(
         &mut self,
         now: Time,
@@ -239,42 +241,42 @@ impl Endpoint {
         self.manager.look_up(now, self.way(addresses), request, patience)
     }
 
-    /// Answers such a question; the names are filled in. False when it waits no longer.
+    /// Responds to such a request; the ids are filled in. Returns false when it is no longer pending.
     pub fn answer(&mut self, now: Time, id: ConnectionId, reply: LookupReply) -> bool {
         self.manager.answer(now, id, reply)
     }
 
-    /// What has happened.
+    /// Returns the next event.
     pub fn poll_happening(&mut self) -> Option<CmEvent> {
         self.manager.poll_happening()
     }
 
-    /// When [`Endpoint::tick`] has something to do next.
+    /// Returns the time at which [`Endpoint::tick`] has something to do next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         self.manager.next_timeout()
     }
 
-    /// Sends again, or gives up, what is due.
+    /// Retransmits, or abandons, the messages that are due.
     pub fn tick(&mut self, now: Time) {
         self.manager.tick(now);
     }
 
-    /// Makes the network say whether the other sides of established connections still have their ports.
+    /// Probes whether the remote ends of established connections still have their ports.
     pub fn probe(&mut self) {
-        // An adapter's port says nothing about its programs.
+        // An adapter's port does not depend on its programs, so a probe would show nothing.
         if self.gsi.is_none() {
             self.manager.probe();
         }
     }
 
-    /// Whether anything is established here, so that probing makes sense.
+    /// Returns whether a connection is established here, so that probing is useful.
     #[must_use]
     pub fn has_connections(&self) -> bool {
         self.manager.has_exchanges()
     }
 
-    /// Takes in what has come, and what the network says about what was sent.
+    /// Processes received messages, and errors that the network reports about sent ones.
     pub fn receive(&mut self, now: Time, inbox: &mut Inbox) {
         let Self { sockets, manager, stats, .. } = self;
         for socket in sockets.iter() {
@@ -282,7 +284,7 @@ impl Endpoint {
                 match socket.receive(&mut inbox.0, RECEIVED_AT_ONCE) {
                     Ok(0) => break,
                     Ok(_) => {}
-                    // About something that was sent; the details are in the queue of late errors.
+                    // An error about a sent datagram; the details are in the error queue of the socket.
                     Err(_) => continue,
                 }
                 for (incoming, bytes) in inbox.0.iter() {
@@ -305,8 +307,8 @@ impl Endpoint {
         }
     }
 
-    /// Sends what is to be sent. What the kernel has no room for is lost, as on any network: it is sent again when it
-    /// matters.
+    /// Sends pending messages. A message for which the kernel has no buffer space is lost, as on any network; it is
+    /// retransmitted if needed.
     pub fn flush(&mut self) {
         while let Some((addresses, mad)) = self.manager.poll_message() {
             self.psn = self.psn.plus(1);
@@ -323,7 +325,7 @@ impl Endpoint {
             let from = Some(addresses.src().ip()).filter(|ip| is_wildcard && !ip.is_unspecified());
             let parts = [IoSlice::new(&bytes)];
             let message = Outgoing { to: &to, from, parts: &parts, segment: None, marking: Marking::NONE };
-            // The first error may be a late one about an earlier datagram.
+            // The first error may be a delayed one about an earlier datagram.
             if (0..SEND_TRIES).any(|_| socket.send(&[message]).is_ok()) {
                 self.stats.sent += 1;
             }
@@ -362,10 +364,10 @@ fn open(bind: SocketAddr, is_deaf: bool) -> io::Result<UdpSocket> {
     UdpSocket::open(&SocketOptions { is_deaf, ..SocketOptions::at(bind, BUFFER_BYTES, BUFFER_BYTES, false) })
 }
 
-/// The address that packets to `to` come from.
+/// Returns the source address of packets to `to`.
 ///
 /// # Errors
-/// What the kernel says: `NetworkUnreachable`, `HostUnreachable`.
+/// The error of the kernel: `NetworkUnreachable`, `HostUnreachable`.
 pub fn source_towards(to: IpAddr, from: Option<IpAddr>) -> io::Result<IpAddr> {
     let unspecified: IpAddr = match to {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -375,8 +377,8 @@ pub fn source_towards(to: IpAddr, from: Option<IpAddr>) -> io::Result<IpAddr> {
     Ok(sys::route(local, SocketAddr::new(to, rnic_wire::net::UDP_PORT))?.source)
 }
 
-/// Payload bytes of a full packet to `to`, as real RoCEv2 peers count: the largest MTU of InfiniBand that the path
-/// carries.
+/// Returns the payload bytes of a full packet to `to`, as real RoCEv2 peers count: the largest MTU of InfiniBand that
+/// the path carries.
 ///
 /// # Errors
 /// As [`source_towards`].
@@ -386,25 +388,25 @@ pub fn roce_mtu_towards(to: IpAddr, from: IpAddr) -> io::Result<u32> {
     Ok(mtu::ib_mtu(mtu::wire_mtu(route.mtu_bytes, version, MTU_MAX).unwrap_or_default()))
 }
 
-/// Datagrams that one call takes in.
+/// Datagrams received by one call.
 const RECEIVED_AT_ONCE: usize = 8;
 
-/// Calls in a row for one socket, so that a flood at one port does not keep others waiting.
+/// Consecutive receive calls for one socket, so that a flood at one port does not delay others.
 const RECEIVE_CALLS: usize = 16;
 
-/// Reported errors that are heeded in a row, likewise.
+/// Reported errors that are processed in a row, limited for the same reason.
 const LATE_ERRORS_AT_ONCE: usize = 64;
 
-/// Several late errors may wait on one socket; after as many the datagram is given up.
+/// Several delayed errors may be queued on one socket; after this many attempts the datagram is dropped.
 const SEND_TRIES: usize = 4;
 
-/// How often the kernel may choose a port for both IP versions.
+/// Number of times that the kernel may choose a port for both IP versions.
 const BIND_TRIES: usize = 16;
 
-/// Room for some hundred messages in the kernel's accounting: what a thousand programs that connect at the same moment
-/// do not fill before the thread runs, or make up for by sending again.
+/// Socket buffer size in bytes: space for some hundred messages in the kernel's accounting. A thousand programs that
+/// connect at the same moment do not fill it before the thread runs, or recover by retransmission.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A program that is started together with its peer, or listens anew for each connection (perftest), listens some
-/// hundred milliseconds late; on a busy machine, more.
+/// Time for which a missing listener is tolerated. A program that is started together with its peer, or listens again
+/// for each connection (perftest), starts to listen some hundred milliseconds late; on a busy machine, more.
 const PATIENCE_WITH_LISTENERS: Duration = Duration::from_ms(2_000);

@@ -1,4 +1,4 @@
-//! One connection as its messages see it.
+//! State of one connection as seen by its messages.
 
 use rnic_base::{Duration, Time};
 use rnic_wire::cm::{Message, ServiceId};
@@ -6,32 +6,32 @@ use rnic_wire::{Addresses, Qpn};
 
 use super::ConnectionId;
 
-/// Where a connection stands.
+/// State of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
-    /// REQ is out.
+    /// REQ has been sent.
     RequestSent,
-    /// REP is here; the program has not been told yet.
+    /// REP has been received; the program has not been notified yet.
     ReplyReceived,
-    /// REQ is here; the program has not decided yet.
+    /// REQ has been received; the program has not decided yet.
     RequestReceived,
-    /// REP is out.
+    /// REP has been sent.
     ReplySent,
     /// In use.
     Established,
-    /// DREQ is out.
+    /// DREQ has been sent.
     DisconnectSent,
-    /// SIDR_REQ is out.
+    /// SIDR_REQ has been sent.
     LookupSent,
-    /// SIDR_REQ is here; the program has not decided yet.
+    /// SIDR_REQ has been received; the program has not decided yet.
     LookupReceived,
-    /// SIDR_REP is out, and kept in case that it gets lost.
+    /// SIDR_REP has been sent, and is kept in case it gets lost.
     LookupAnswered,
-    /// Over.
+    /// Finished.
     Gone,
 }
 
-/// Every legal change.
+/// All legal state changes.
 const TRANSITIONS: &[(State, State)] = &[
     (State::RequestSent, State::ReplyReceived),
     (State::RequestSent, State::Gone),
@@ -50,44 +50,44 @@ const TRANSITIONS: &[(State, State)] = &[
     (State::LookupAnswered, State::Gone),
 ];
 
-/// What is known about a connection.
+/// State of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
     pub(crate) id: ConnectionId,
-    /// From us to the other side.
+    /// Addresses, from the local to the remote end.
     pub(crate) addresses: Addresses,
-    /// Our name for the connection.
+    /// Local communication id of the connection.
     pub(crate) local_comm_id: u32,
-    /// The other side's name; 0 while it is not known.
+    /// Remote communication id; 0 while it is not known.
     pub(crate) remote_comm_id: u32,
-    /// The other side's queue pair, as it said; 0 while it is not known.
+    /// Queue pair at the remote end, as reported by it; 0 while it is not known.
     pub(crate) remote_qpn: Qpn,
-    /// Of the exchange that is going on.
+    /// Transaction id of the current exchange.
     pub(crate) transaction_id: u64,
     pub(crate) state: State,
-    /// What we were asked for, when the other side asked.
+    /// Service that the remote end requested, when the remote end is the requester.
     pub(crate) service: Option<ServiceId>,
-    /// What is sent again until it is answered.
+    /// Message that is retransmitted until it is answered.
     pub(crate) message: Option<Box<Message>>,
-    /// When.
+    /// Time of the next retransmission.
     pub(crate) resend_at: Option<Time>,
-    /// After how long then.
+    /// Interval to the retransmission after that.
     pub(crate) interval: Duration,
-    /// When it is given up.
+    /// Time at which the message is abandoned.
     pub(crate) give_up_at: Time,
-    /// How long that was, for the error.
+    /// Total time allowed for a response, reported in the error.
     pub(crate) patience: Duration,
-    /// When the message was sent for the first time.
+    /// Time at which the message was sent first.
     pub(crate) sent_at: Time,
-    /// How often it was sent.
+    /// Number of times the message was sent.
     pub(crate) sendings: u32,
 }
 
 impl Exchange {
-    /// Changes state.
+    /// Changes the state.
     ///
     /// # Panics
-    /// When there is no such change: messages are checked before.
+    /// When the change is not legal: messages are checked before.
     pub(crate) fn become_(&mut self, state: State) {
         assert!(TRANSITIONS.contains(&(self.state, state)), "no way from {:?} to {state:?}", self.state);
         self.state = state;
@@ -95,18 +95,20 @@ impl Exchange {
         self.resend_at = None;
     }
 
-    /// The round trip of the message that has been answered now. None when it was sent more than once: nobody knows
-    /// which of them the answer is for (Karn and Partridge, SIGCOMM'87; RFC 6298, section 3).
+    /// Returns the round-trip time of the message that has just been answered. `None` when it was sent more than once,
+    /// because the response cannot be attributed to one of the transmissions (Karn and Partridge, SIGCOMM'87; RFC 6298,
+    /// section 3).
     pub(crate) fn round_trip(&self, now: Time) -> Option<Duration> {
         (self.sendings == 1).then(|| now.since(self.sent_at))
     }
 
-    /// Whether the other side has asked us and we have not finished answering: what a stranger can make us remember.
+    /// Returns whether the remote end has sent a request that is not completely answered yet: state that an unknown
+    /// sender can make this end keep.
     pub(crate) fn is_half_open(&self) -> bool {
         matches!(self.state, State::RequestReceived | State::ReplySent | State::LookupReceived | State::LookupAnswered)
     }
 
-    /// Whether the program has to decide.
+    /// Returns whether the program has to decide.
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.state, State::RequestReceived | State::LookupReceived)
     }

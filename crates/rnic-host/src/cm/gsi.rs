@@ -1,8 +1,8 @@
-//! The general services interface, as real RoCEv2 peers have it: all connection management of a host comes to its port
-//! 4791 and leaves from there, whatever ports its programs name among themselves.
+//! The general services interface, as real RoCEv2 peers have it: all connection management of a host is received on its
+//! port 4791 and sent from there, whatever ports its programs use among themselves.
 //!
-//! The port is the NIC's, which takes in what comes. Messages for connections wait here for whoever manages them, and
-//! leave through sockets that are the NIC's too.
+//! The port belongs to the NIC, which receives the packets. Messages for connections are queued here for the connection
+//! manager, and are sent through the NIC's sockets too.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,19 +23,19 @@ use crate::sys::{Outgoing, UdpSocket, event};
 
 /// A host's general services interface.
 pub struct GsiPort {
-    /// One of each IP version.
+    /// One socket of each IP version.
     sockets: ArrayVec<UdpSocket, 2>,
     waiting: Mutex<VecDeque<GsiNews>>,
     wake: OwnedFd,
     is_managed: AtomicBool,
 }
 
-/// Something that has come to the general services interface.
+/// An item received from the general services interface.
 #[derive(Clone, PartialEq, Debug)]
 pub enum GsiNews {
-    /// A message, from whom to which of our addresses. Both ports are that of RoCEv2.
+    /// A message, with addresses from the sender to the local end. Both ports are that of RoCEv2.
     Message(Addresses, Box<Mad>),
-    /// Nobody is at the address, says the network: an error's number, and how the datagram began that it is about.
+    /// The network reports the address as unreachable: the error number, and the start of the datagram that caused it.
     Unreachable(SocketAddr, i32, Vec<u8>),
 }
 
@@ -46,7 +46,7 @@ impl fmt::Debug for GsiPort {
 }
 
 impl GsiPort {
-    /// Of `sockets`, which are bound to port 4791; it keeps descriptors of its own.
+    /// Creates the interface on `sockets`, which are bound to port 4791; it keeps its own descriptors of them.
     ///
     /// # Errors
     /// When the process has no more descriptors.
@@ -56,22 +56,23 @@ impl GsiPort {
         Ok(Self { sockets, waiting, wake: event::new()?, is_managed })
     }
 
-    /// From now on, somebody takes what comes. Before, requests are refused by the NIC: nobody listens.
+    /// Registers that a manager takes received messages from now on. Before, the NIC rejects requests, because there is
+    /// no listener.
     pub fn manage(&self) {
         self.is_managed.store(true, Relaxed);
     }
 
-    /// Returns whether somebody takes what comes.
+    /// Returns whether a manager takes received messages.
     pub(crate) fn is_managed(&self) -> bool {
         self.is_managed.load(Relaxed)
     }
 
-    /// Readable when something has come.
+    /// Returns a descriptor that is readable when a message has been queued.
     pub fn raw_fd(&self) -> RawFd {
         self.wake.as_raw_fd()
     }
 
-    /// Keeps what has come; false when too much waits. Whoever sent it sends it again.
+    /// Queues a received item; returns false when the queue is full. Its sender retransmits it.
     pub(crate) fn push(&self, news: GsiNews) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() >= WAITING_MAX {
@@ -83,35 +84,36 @@ impl GsiPort {
         true
     }
 
-    /// Takes all that has come.
+    /// Takes all queued items.
     pub fn take(&self) -> VecDeque<GsiNews> {
         event::clear(self.wake.as_fd());
         std::mem::take(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sends a datagram; answers whether the kernel took it. What it has no room for is lost, as on any network.
+    /// Sends a datagram; returns whether the kernel accepted it. A datagram for which it has no buffer space is lost,
+    /// as on any network.
     pub(super) fn send(&self, addresses: &Addresses, bytes: &[u8]) -> bool {
         let of_version = |socket: &&UdpSocket| socket.local_addr().is_ipv4() == addresses.src().is_ipv4();
         let Some(socket) = self.sockets.iter().find(of_version) else { return false };
         let (to, from) = (SockAddr::from(addresses.dst()), Some(addresses.src().ip()));
         let parts = [IoSlice::new(bytes)];
         let message = Outgoing { to: &to, from, parts: &parts, segment: None, marking: Marking::NONE };
-        // The first error may be a late one about an earlier datagram.
+        // The first error may be a delayed one about an earlier datagram.
         (0..SEND_TRIES).any(|_| socket.send(&[message]).is_ok())
     }
 }
 
-/// The way between two hosts' general services interfaces.
+/// Returns the addresses between two hosts' general services interfaces.
 pub(crate) fn gsi_way(addresses: &Addresses) -> Addresses {
     let at = |ip: IpAddr| SocketAddr::new(ip, UDP_PORT);
     let (from, to) = (addresses.src().ip(), addresses.dst().ip());
     Addresses::new(at(from), at(to)).expect("the IP versions are those of addresses")
 }
 
-/// Messages that wait, at most: some hundred bytes each. A manager takes all of them at a time.
+/// Maximum number of queued messages, of some hundred bytes each. A manager takes all of them at a time.
 const WAITING_MAX: usize = 1_024;
 
-/// Several late errors may wait on one socket; after as many the datagram is given up.
+/// Several delayed errors may be queued on one socket; after this many attempts the datagram is dropped.
 const SEND_TRIES: usize = 4;
 
 #[cfg(test)]

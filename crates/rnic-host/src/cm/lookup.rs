@@ -1,6 +1,6 @@
-//! Lookups: which queue pair serves datagrams (SIDR, InfiniBand Architecture volume 1, section 12.11).
+//! Lookups: finding the queue pair that serves datagrams (SIDR, InfiniBand Architecture volume 1, section 12.11).
 //!
-//! A question is repeated until it is answered; an answer is kept for a while, in case that it gets lost.
+//! A request is retransmitted until it is answered; a response is kept for a while, in case it gets lost.
 
 use std::cmp::Reverse;
 
@@ -12,8 +12,8 @@ use super::manager::{Service, mad};
 use super::{CmEvent, ConnectionId, Manager, ServiceKind, State};
 
 impl Manager {
-    /// Asks for the queue pair behind a service. `request` lacks our name for it, which is filled in; `None` when there
-    /// are too many.
+    /// Requests the queue pair behind a service. The local id in `request` is filled in; returns `None` when there are
+    /// too many.
     pub(crate) fn look_up(
         &mut self,
         now: Time,
@@ -28,7 +28,7 @@ impl Manager {
         Some(id)
     }
 
-    /// Answers a lookup. `reply` lacks the names, which are filled in; false when it waits no longer.
+    /// Responds to a lookup. The ids in `reply` are filled in; returns false when the lookup is no longer pending.
     pub(crate) fn answer(&mut self, now: Time, id: ConnectionId, mut reply: LookupReply) -> bool {
         let Some(exchange) = self.decide(id, State::LookupReceived, State::LookupAnswered) else { return false };
         reply.request_id = exchange.remote_comm_id;
@@ -93,6 +93,6 @@ impl Manager {
     }
 }
 
-/// How long an answer can be given again: the question is repeated twice a second at least, so it will have come
-/// several times.
+/// Time that a response is kept for retransmission: the request is retransmitted at least twice a second, so it will
+/// have been received several times.
 const ANSWER_KEPT: Duration = Duration::from_secs(4);

@@ -1,4 +1,4 @@
-//! All connections, by their names, and what becomes of messages.
+//! All connections, by their ids, and the processing of messages.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
@@ -16,42 +16,42 @@ use super::suspects::Suspects;
 use super::{ConnectionId, Exchange, State};
 use crate::secrets::SecretStream;
 
-/// Something that the queue pairs' side must act on.
+/// An event on which the owner of the queue pairs must act.
 #[derive(Clone, PartialEq, Debug)]
 pub enum CmEvent {
-    /// Somebody asks for a connection.
+    /// A peer requests a connection.
     Requested(ConnectionId, Box<Request>),
-    /// Our request was accepted; so long after it was sent, if it was sent once.
+    /// The local request was accepted; with the time since it was sent, if it was sent once.
     Replied(ConnectionId, Box<Reply>, Option<Duration>),
-    /// The other side is ready: a connection that we have accepted is established.
+    /// The remote end is ready: a connection that was accepted locally is established.
     Ready(ConnectionId),
-    /// Our request, or our answer, was refused.
+    /// The local request, or the local reply, was rejected.
     Refused(ConnectionId, Box<Reject>),
-    /// No answer in all that time.
+    /// No response within this time.
     TimedOut(ConnectionId, Duration),
-    /// Nobody is at the address.
+    /// The address is unreachable; with the error number.
     Unreachable(ConnectionId, i32),
-    /// An established connection is over, because the other side or we have ended it.
+    /// An established connection has ended, because the remote or the local end has ended it.
     Disconnected(ConnectionId),
-    /// Somebody asks for the queue pair of a datagram service.
+    /// A peer requests the queue pair of a datagram service.
     LookedUp(ConnectionId, Box<LookupRequest>),
-    /// The answer to our question for one.
+    /// The response to a local lookup.
     Found(ConnectionId, Box<LookupReply>),
 }
 
-/// What a service is asked for.
+/// Type of request that a service accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServiceKind {
     /// Reliable connections only.
     ReliableConnections,
-    /// Connections, reliable or not.
+    /// Connections, reliable or unreliable.
     Connections,
     /// The queue pair for datagrams.
     Datagrams,
 }
 
 impl ServiceKind {
-    /// Whether a connection of this kind may be asked for.
+    /// Returns whether a connection of this transport service may be requested.
     fn makes(self, transport: TransportService) -> bool {
         match self {
             Self::ReliableConnections => transport == TransportService::Reliable,
@@ -61,23 +61,23 @@ impl ServiceKind {
     }
 }
 
-/// Somebody who waits for requests.
+/// A service that listens for requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Service {
     pub(super) kind: ServiceKind,
-    /// Requests that may wait for a decision.
+    /// Maximum number of requests that may wait for a decision.
     backlog: usize,
-    /// Those that do.
+    /// Number of requests that wait for a decision.
     waiting: usize,
 }
 
-/// Connections and the services that wait for them.
+/// Connections and the services that listen for them.
 #[derive(Debug)]
 pub(crate) struct Manager {
     pub(super) exchanges: BTreeMap<ConnectionId, Exchange>,
-    /// By our communication id. Never iterated.
+    /// Connections by local communication id. Never iterated.
     by_comm_id: HashMap<u32, ConnectionId>,
-    /// Requests of others, by who asked and how he calls it: finds duplicates. Never iterated.
+    /// Requests of peers, by the peer's address and its communication id: used to find duplicates. Never iterated.
     pub(super) by_request: HashMap<(SocketAddr, u32), ConnectionId>,
     pub(super) services: BTreeMap<ServiceId, Service>,
     pub(super) timers: BinaryHeap<Reverse<(Time, ConnectionId)>>,
@@ -86,11 +86,12 @@ pub(crate) struct Manager {
     half_open: usize,
     suspects: Suspects,
     next_id: u64,
-    /// Names of connections, and of what is said about them.
+    /// Source of communication ids and transaction ids.
     pub(super) random: SecretStream,
-    /// For how long "nobody listens there" is no answer yet: programs listen again, or later than their peers ask.
+    /// Time for which a rejection due to a missing listener is not final: programs may listen again, or start to listen
+    /// later than their peers request.
     pub(super) patience_with_listeners: Duration,
-    /// Messages that fitted nothing.
+    /// Number of messages that matched no connection.
     pub(crate) strays: u64,
 }
 
@@ -113,7 +114,7 @@ impl Manager {
         }
     }
 
-    /// Starts waiting for requests; false when somebody does already.
+    /// Starts listening for requests; returns false when `service` has a listener already.
     pub(crate) fn listen(&mut self, service: ServiceId, kind: ServiceKind, backlog: usize) -> bool {
         let free = !self.services.contains_key(&service);
         if free {
@@ -126,12 +127,12 @@ impl Manager {
         self.services.len()
     }
 
-    /// Stops waiting; requests that wait are refused when they time out.
+    /// Stops listening; pending requests are rejected when they time out.
     pub(crate) fn unlisten(&mut self, service: ServiceId) {
         self.services.remove(&service);
     }
 
-    /// Whether there is any connection, or attempt at one.
+    /// Returns whether there is any connection, or attempt at one.
     pub(crate) fn has_exchanges(&self) -> bool {
         !self.exchanges.is_empty()
     }
@@ -140,18 +141,19 @@ impl Manager {
         self.exchanges.get(&id)
     }
 
-    /// Requests of others that wait for an answer of theirs or ours.
+    /// Returns the number of requests of peers that wait for a response from either end.
     #[cfg(test)]
     pub(super) fn half_open(&self) -> usize {
         self.half_open
     }
 
-    /// Whether something is to be sent, or sent again.
+    /// Returns whether a message is to be sent or retransmitted.
     pub(crate) fn is_busy(&self) -> bool {
         !self.out.is_empty() || self.exchanges.values().any(|exchange| exchange.resend_at.is_some())
     }
 
-    /// Asks for a connection. `request` lacks our name for it, which is filled in; `None` when there are too many.
+    /// Requests a connection. The local communication id in `request` is filled in; returns `None` when there are too
+    /// many.
     pub(crate) fn connect(
         &mut self,
         now: Time,
@@ -166,7 +168,8 @@ impl Manager {
         Some(id)
     }
 
-    /// Accepts a request. `reply` lacks both names, which are filled in; false when the request waits no longer.
+    /// Accepts a request. Both communication ids in `reply` are filled in; returns false when the request is no longer
+    /// pending.
     pub(crate) fn accept(&mut self, now: Time, id: ConnectionId, mut reply: Reply, patience: Duration) -> bool {
         let Some(exchange) = self.decide(id, State::RequestReceived, State::ReplySent) else { return false };
         (reply.local_comm_id, reply.remote_comm_id) = (exchange.local_comm_id, exchange.remote_comm_id);
@@ -174,7 +177,7 @@ impl Manager {
         true
     }
 
-    /// Refuses a request, or a reply, and forgets it; false when it waits no longer.
+    /// Rejects a request, or a reply, and removes it; returns false when it is no longer pending.
     pub(crate) fn reject(&mut self, id: ConnectionId, reason: RejectReason, info: RejectInfo, data: &[u8]) -> bool {
         let Some(exchange) = self.exchanges.get(&id) else { return false };
         let rejected = match exchange.state {
@@ -195,7 +198,7 @@ impl Manager {
         true
     }
 
-    /// The program knows of its connection: the other side may too.
+    /// Confirms that the program knows of its connection: the remote end may be notified.
     pub(crate) fn confirm(&mut self, id: ConnectionId) {
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| exchange.state == State::ReplyReceived)
         else {
@@ -205,7 +208,7 @@ impl Manager {
         self.send_ready(id);
     }
 
-    /// The other side uses the connection: it is established, whatever became of its RTU.
+    /// Marks a connection as established because the remote end uses it, even if its RTU was lost.
     pub(crate) fn establish(&mut self, id: ConnectionId) {
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| exchange.state == State::ReplySent) else {
             return;
@@ -215,8 +218,8 @@ impl Manager {
         self.cm_events.push_back(CmEvent::Ready(id));
     }
 
-    /// Whether a message is about a connection of this manager's, or asks for a service that is offered here, at an
-    /// address that it `may_ask`.
+    /// Returns whether a message concerns a connection or a known request of this manager, or, if `may_ask` is true for
+    /// its destination address, requests a service that is offered here.
     pub(crate) fn knows(&self, way: &Addresses, mad: &Mad, may_ask: bool) -> bool {
         let asks = |service: &ServiceId, name: u32| {
             self.by_request.contains_key(&(way.src(), name)) || may_ask && self.services.contains_key(service)
@@ -234,8 +237,9 @@ impl Manager {
         self.by_comm_id.contains_key(&name)
     }
 
-    /// Ends an established connection; false when there is none. Adapters heed the end of none but the queue pair that
-    /// is named: where `remote_qpn` is 0, the one that the other side gave when it was made.
+    /// Ends an established connection; returns false when there is none. Adapters accept the disconnect request only
+    /// for the queue pair that it names: where `remote_qpn` is 0, that is the one that the remote end gave when the
+    /// connection was made.
     pub(crate) fn disconnect(&mut self, now: Time, id: ConnectionId, remote_qpn: Qpn) -> bool {
         let transaction_id = self.random.bits();
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| exchange.state == State::Established) else {
@@ -254,13 +258,14 @@ impl Manager {
         true
     }
 
-    /// Forgets a connection in any state, without a word.
+    /// Removes a connection in any state without notifying the remote end.
     pub(crate) fn forget(&mut self, id: ConnectionId) {
         self.remove(id);
     }
 
-    /// The connection whose message to `address` an error of the network quotes, if it proves that it has seen one.
-    /// Everything else may be forged: whoever knows, or guesses, both ports can make the kernel report an error.
+    /// Returns the connection whose message to `address` a network error quotes, if the quote proves that its sender
+    /// has seen the message. Any other error may be forged: a host that knows, or guesses, both ports can make the
+    /// kernel report an error.
     pub(crate) fn sender_of(&self, address: SocketAddr, quoted: &[u8]) -> Option<ConnectionId> {
         let names = SentNames::of_datagram(quoted)?;
         let id = *self.by_comm_id.get(&names.local_comm_id)?;
@@ -269,7 +274,7 @@ impl Manager {
         is_ours.then_some(id)
     }
 
-    /// A message of connection `id` cannot be delivered, says the network, and has proven it.
+    /// Handles a proven network error: a message of connection `id` cannot be delivered.
     pub(crate) fn unreachable(&mut self, now: Time, id: ConnectionId, errno: i32) {
         let state = self.exchanges.get(&id).map(|exchange| exchange.state);
         let asks = matches!(state, Some(State::RequestSent | State::LookupSent));
@@ -279,21 +284,22 @@ impl Manager {
         }
     }
 
-    /// Whether it is too early to believe that nobody listens where `id` asks. The request is sent again meanwhile.
+    /// Returns whether it is too early to conclude that there is no listener for the request of `id`. The request is
+    /// retransmitted meanwhile.
     pub(super) fn may_listen_yet(&self, now: Time, id: ConnectionId) -> bool {
         self.exchanges.get(&id).is_some_and(|exchange| now.since(exchange.sent_at) < self.patience_with_listeners)
     }
 
-    /// Nobody has the port that a message of connection `id` went to, says its host, and has proven it. When it has
-    /// said so often enough, what was established with that port is over.
+    /// Handles a proven report of the remote host that no socket has the port to which a message of connection `id` was
+    /// sent. After enough such reports, the connections established with that port are over.
     ///
-    /// Only for sockets that carry nothing but connection management: there a port is somebody's for as long as his
-    /// connections live.
+    /// Only for sockets that carry nothing but connection management: such a port stays bound for as long as the
+    /// connections of its owner exist.
     pub(crate) fn refused(&mut self, now: Time, id: ConnectionId) {
         let Some(exchange) = self.exchanges.get(&id) else { return };
         let (address, state) = (exchange.addresses.dst(), exchange.state);
         if state == State::DisconnectSent {
-            // It is ending in any case.
+            // The connection is ending in any case.
             self.finish(id);
         }
         if self.suspects.refused(now, address) {
@@ -314,8 +320,8 @@ impl Manager {
         }
     }
 
-    /// Sends every other side of an established connection, once for each address, a message that changes nothing (an
-    /// RTU once more), so that the network may say that nobody is there.
+    /// Sends to every remote end of an established connection, once for each address, a message without effect (another
+    /// RTU), so that the network can report a port that no longer exists.
     pub(crate) fn probe(&mut self) {
         let established = self.exchanges.values().filter(|exchange| exchange.state == State::Established);
         let one_each: BTreeMap<(SocketAddr, SocketAddr), ConnectionId> =
@@ -323,7 +329,8 @@ impl Manager {
         one_each.into_values().for_each(|id| self.send_ready(id));
     }
 
-    /// Does the same for those whose ports are in doubt. What is not established is sent again by itself.
+    /// Sends the same probe to ports that are in doubt. Messages of connections that are not established are
+    /// retransmitted anyway.
     fn probe_suspects(&mut self, now: Time) {
         for address in self.suspects.take_due(now) {
             if let Some(id) = self.those_with(address, &[State::Established]).first() {
@@ -337,7 +344,7 @@ impl Manager {
         self.exchanges.values().filter(concerned).map(|exchange| exchange.id).collect()
     }
 
-    /// Takes in a message. `way` is from the sender to us.
+    /// Processes a message. `way` is from the sender to the local end.
     pub(crate) fn receive(&mut self, now: Time, way: &Addresses, mad: Mad) {
         let Mad { transaction_id, message } = mad;
         match message {
@@ -361,7 +368,7 @@ impl Manager {
 
     fn receive_request(&mut self, now: Time, way: &Addresses, transaction_id: u64, request: Request) {
         if let Some(id) = self.by_request.get(&(way.src(), request.local_comm_id)).copied() {
-            // It was sent again. Unless our answer has got lost, there is nothing to say.
+            // A retransmission. Unless the local reply has been lost, no response is needed.
             if self.exchanges[&id].state == State::ReplySent {
                 self.send_again(now, id);
             }
@@ -394,12 +401,12 @@ impl Manager {
         self.cm_events.push_back(CmEvent::Requested(id, Box::new(request)));
     }
 
-    /// Whether no further request may wait.
+    /// Returns whether no further request may wait.
     pub(super) fn is_full(&self, service: &Service) -> bool {
         service.waiting >= service.backlog || self.half_open >= HALF_OPEN_MAX
     }
 
-    /// Files a request that the program has to decide about.
+    /// Records a request about which the program has to decide.
     pub(super) fn note_asked(&mut self, now: Time, id: ConnectionId, service: ServiceId) {
         let exchange = self.exchanges.get_mut(&id).expect("the caller has added it");
         exchange.service = Some(service);
@@ -412,7 +419,7 @@ impl Manager {
     }
 
     fn receive_reply(&mut self, now: Time, way: &Addresses, transaction_id: u64, reply: Reply) {
-        // Our REQ did not know the other side's name; its transaction must be ours instead.
+        // The local REQ did not know the remote communication id; the transaction id must match instead.
         let known = self.find(way, reply.remote_comm_id).and_then(|id| self.exchanges.get_mut(&id));
         match known {
             Some(exchange) if exchange.state == State::RequestSent && exchange.transaction_id == transaction_id => {
@@ -422,7 +429,7 @@ impl Manager {
                 self.cm_events.push_back(CmEvent::Replied(id, Box::new(reply), round_trip));
             }
             Some(exchange) if exchange.remote_comm_id == reply.local_comm_id => {
-                // It was sent again: our RTU has got lost, or is still to come.
+                // A retransmission: the local RTU has been lost, or is still to be sent.
                 let (id, state) = (exchange.id, exchange.state);
                 if state == State::Established {
                     self.send_ready(id);
@@ -448,7 +455,7 @@ impl Manager {
             let expected = match reject.rejected {
                 Rejected::Request => exchange.state == State::RequestSent,
                 Rejected::Reply => exchange.state == State::ReplySent,
-                // The other side has given up.
+                // The remote end has given up.
                 _ => matches!(exchange.state, State::RequestSent | State::ReplySent | State::RequestReceived),
             };
             expected && exchange.transaction_id == transaction_id
@@ -472,26 +479,28 @@ impl Manager {
         };
         match self.addressed(way, request.remote_comm_id, request.local_comm_id) {
             Some((id, State::Established | State::DisconnectSent | State::ReplySent)) => self.finish(id),
-            // Our reply has got lost, or the other side is confused: either way it wants to hear this.
+            // The local reply has been lost, or the remote end is in a wrong state: in both cases it must receive this
+            // message.
             _ => self.strays += 1,
         }
         self.out.push_back((way.reversed(), mad(transaction_id, Message::DisconnectReply(reply))));
     }
 
-    /// The connection that `way` and our communication id name.
+    /// Returns the connection that `way` and the local communication id name.
     pub(super) fn find(&self, way: &Addresses, local_comm_id: u32) -> Option<ConnectionId> {
         let id = *self.by_comm_id.get(&local_comm_id)?;
         (self.exchanges[&id].addresses == way.reversed()).then_some(id)
     }
 
-    /// The connection that `way` and both communication ids name, and its state.
+    /// Returns the connection that `way` and both communication ids name, and its state.
     fn addressed(&self, way: &Addresses, local_comm_id: u32, remote_comm_id: u32) -> Option<(ConnectionId, State)> {
         let id = self.find(way, local_comm_id)?;
         let exchange = &self.exchanges[&id];
         (exchange.remote_comm_id == remote_comm_id).then_some((id, exchange.state))
     }
 
-    /// The program has decided about a request in state `from`, if it is still there.
+    /// Moves a request in state `from`, about which the program has decided, to state `to`; returns `None` if it no
+    /// longer exists.
     pub(super) fn decide(&mut self, id: ConnectionId, from: State, to: State) -> Option<&mut Exchange> {
         let exchange = self.exchanges.get_mut(&id).filter(|exchange| exchange.state == from)?;
         exchange.become_(to);
@@ -502,7 +511,7 @@ impl Manager {
     fn waits_no_longer(&mut self, id: ConnectionId) {
         let service = self.exchanges.get(&id).and_then(|exchange| exchange.service);
         if let Some(service) = service.and_then(|service| self.services.get_mut(&service)) {
-            // The service may be another one by now, under the old name.
+            // Another service may have been registered under the same id meanwhile.
             service.waiting = service.waiting.saturating_sub(1);
         }
     }
@@ -519,7 +528,7 @@ impl Manager {
             return None;
         }
         let local_comm_id = loop {
-            // Zero means that there is none.
+            // Zero means that there is no id.
             let drawn = self.random.bits() as u32;
             if drawn != 0 && !self.by_comm_id.contains_key(&drawn) {
                 break drawn;
@@ -549,7 +558,7 @@ impl Manager {
         Some(id)
     }
 
-    /// The connection is over: the other end of its life than [`Manager::remove`], which is silent.
+    /// Ends a connection and reports an event, unlike [`Manager::remove`], which reports none.
     fn finish(&mut self, id: ConnectionId) {
         self.remove(id);
         self.cm_events.push_back(CmEvent::Disconnected(id));
@@ -579,7 +588,7 @@ impl Manager {
         self.out.push_back((exchange.addresses, mad(exchange.transaction_id, Message::ReadyToUse(ready))));
     }
 
-    /// Sends a message, and again until it is answered or `patience` is over.
+    /// Sends a message, and retransmits it until it is answered or `patience` has passed.
     pub(super) fn send_until_answered(&mut self, now: Time, id: ConnectionId, message: Message, patience: Duration) {
         let exchange = self.exchanges.get_mut(&id).expect("the caller has it");
         exchange.message = Some(Box::new(message));
@@ -599,7 +608,7 @@ impl Manager {
         self.timers.push(Reverse((at, id)));
     }
 
-    /// A request waits for the program, but not for ever.
+    /// Lets a request wait for the program's decision for a limited time.
     pub(super) fn wait_for_program(&mut self, now: Time, id: ConnectionId) {
         let exchange = self.exchanges.get_mut(&id).expect("the caller has it");
         let at = now + PROGRAM_PATIENCE;
@@ -608,13 +617,13 @@ impl Manager {
         self.timers.push(Reverse((at, id)));
     }
 
-    /// When [`Manager::tick`] has something to do next.
+    /// Returns the time at which [`Manager::tick`] has something to do next.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
         timer.into_iter().chain(self.suspects.next_due()).min()
     }
 
-    /// Sends again, or gives up, what is due.
+    /// Retransmits, or abandons, the messages that are due.
     pub(crate) fn tick(&mut self, now: Time) {
         self.probe_suspects(now);
         while let Some(Reverse((at, id))) = self.timers.peek().copied() {
@@ -622,7 +631,7 @@ impl Manager {
                 return;
             }
             self.timers.pop();
-            // Stale entries belong to connections that have moved on.
+            // An outdated timer entry belongs to a connection that has changed its state.
             let Some(exchange) = self.exchanges.get(&id).filter(|exchange| exchange.resend_at == Some(at)) else {
                 continue;
             };
@@ -657,12 +666,12 @@ impl Manager {
         }
     }
 
-    /// The next message to send, and the way from us to whom.
+    /// Returns the next message to send, and its addresses from the local to the remote end.
     pub(crate) fn poll_message(&mut self) -> Option<(Addresses, Mad)> {
         self.out.pop_front()
     }
 
-    /// What has happened.
+    /// Returns the next event.
     pub(crate) fn poll_happening(&mut self) -> Option<CmEvent> {
         self.cm_events.pop_front()
     }
@@ -672,21 +681,21 @@ pub(super) fn mad(transaction_id: u64, message: Message) -> Mad {
     Mad { transaction_id, message }
 }
 
-/// Connections and attempts, at most: a few hundred bytes each, and queue pairs cost more.
+/// Maximum number of connections and attempts; each takes a few hundred bytes, and queue pairs cost more.
 const EXCHANGES_MAX: usize = 1 << 16;
 
-/// Requests of strangers that wait for an answer of theirs or ours, at most, over all services.
+/// Maximum number of requests from unknown senders that wait for a response from either end, over all services.
 const HALF_OPEN_MAX: usize = 4_096;
 
-/// How long a request waits for the program's decision.
+/// Time that a request waits for the program's decision.
 const PROGRAM_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long we ask for the end of a connection. It is over then in any case.
+/// Time for which a disconnect request is retransmitted. The connection is over then in any case.
 const DISCONNECT_PATIENCE: Duration = Duration::from_ms(500);
 
-/// A message is sent again after this, then after twice as long each time: an answer takes a few milliseconds on a busy
-/// machine.
+/// Interval before the first retransmission of a message; it doubles each time. A response takes a few milliseconds on
+/// a busy machine.
 const RESEND_FIRST: Duration = Duration::from_ms(20);
 
-/// But not less often than this.
+/// Upper bound of the retransmission interval.
 const RESEND_MOST: Duration = Duration::from_ms(500);

@@ -1,4 +1,4 @@
-//! What two NICs of ours tell each other when they connect, in the private data of REQ and REP.
+//! Parameters that two OpenRNIC NICs exchange when they connect, in the private data of REQ and REP.
 //!
 //! ```text
 //!   0 "ORN" and version 2         4 bytes of application data    5 bytes of names
@@ -8,48 +8,49 @@
 //!  40 the application's data
 //! ```
 //!
-//! A REQ offers; the REP names what was chosen. Who does not send this block is somebody else's stack: RoCEv2 with
-//! go-back-N, an MTU of InfiniBand, no word about buffers (IRN section 7: both ends must speak it, else RoCE is used).
+//! A REQ offers; the REP names what was chosen. A peer that does not send this block is another implementation: it is
+//! assumed to use RoCEv2 with go-back-N and an MTU of InfiniBand, and its buffer space is unknown (IRN section 7: both
+//! ends must support it, else RoCE is used).
 //!
-//! The wire MTU is the smaller of the two. So is the cap, because a receiver keeps early packets only as far as its own
-//! bitmap reaches.
+//! The wire MTU is the smaller of the two. So is the cap, because a receiver keeps out-of-order packets only as far as
+//! its own bitmap reaches.
 
 use rnic_base::limits::{MTU_MAX, MTU_MIN};
 
 /// Bytes of the block.
 pub(crate) const BLOCK_BYTES: usize = 40;
 
-/// Application data that fit a REQ behind the addresses and the block.
+/// Bytes of application data that fit a REQ behind the addresses and the block.
 pub(crate) const REQUEST_DATA_BYTES: usize = 56 - BLOCK_BYTES;
 
-/// Application data that fit a REP behind the block.
+/// Bytes of application data that fit a REP behind the block.
 pub(crate) const REPLY_DATA_BYTES: usize = 196 - BLOCK_BYTES;
 
-/// The transport of everybody else.
+/// The transport of other implementations.
 pub(crate) const FALLBACK: &str = "roce-gbn";
 
-/// What one end says.
+/// Parameters that one end sends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Terms {
     /// Payload bytes of a full packet.
     pub(crate) wire_mtu: u32,
-    /// Packets that may be under way to it; `None` when it does not say.
+    /// Packets that may be in flight to this end; `None` when it does not specify a limit.
     pub(crate) receive_window: Option<u32>,
-    /// Packets that it has in flight at most, per queue pair; `None` when only its memory bounds them.
+    /// Maximum number of packets that it has in flight, per queue pair; `None` when only its memory bounds them.
     pub(crate) cap_packets: Option<u32>,
-    /// What must be the same for Falcon: [`super::alike`]; 0 when it does not speak it.
+    /// Parameters that must be the same for Falcon: [`super::alike`]; 0 when it does not support Falcon.
     pub(crate) falcon: u32,
-    /// Transports that it speaks, best first; in a REP, the one that it has chosen.
+    /// Transports that it supports, best first; in a REP, the one that it has chosen.
     pub(crate) transports: Vec<String>,
 }
 
 impl Terms {
-    /// What somebody else's stack means who says nothing.
+    /// Returns the parameters that are assumed for another implementation, which sends none.
     pub(crate) fn of_others(wire_mtu: u32) -> Self {
         Self { wire_mtu, receive_window: None, cap_packets: None, falcon: 0, transports: vec![FALLBACK.to_owned()] }
     }
 
-    /// The block, with `data` behind it.
+    /// Returns the block, followed by `data`.
     ///
     /// # Panics
     /// When `data` is longer than 255 bytes or the names are longer than 20: callers check.
@@ -69,7 +70,7 @@ impl Terms {
         block
     }
 
-    /// Reads the block and the application's data behind it; `None` when there is none, or it makes no sense.
+    /// Parses the block and the application's data behind it; returns `None` when there is none, or it is invalid.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (block, rest) = bytes.split_first_chunk::<BLOCK_BYTES>()?;
         if block[..4] != *MAGIC {
@@ -98,7 +99,7 @@ impl Terms {
         Some((terms, data))
     }
 
-    /// The transports in one line, as many as there is room for.
+    /// Returns the transports in one line, as many as fit.
     fn names(&self) -> String {
         let mut names = String::new();
         for name in &self.transports {
@@ -115,7 +116,7 @@ impl Terms {
     }
 }
 
-/// The smaller of two bounds of which either may be absent.
+/// Returns the smaller of two bounds, of which either may be absent.
 pub(crate) fn smaller(one: Option<u32>, other: Option<u32>) -> Option<u32> {
     one.into_iter().chain(other).min()
 }

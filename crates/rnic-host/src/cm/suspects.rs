@@ -1,7 +1,8 @@
-//! Ports of peers that the network has said nobody has.
+//! Ports of peers that the network has reported as closed.
 //!
-//! One such answer ends nothing: the network may be about to change. It is asked again soon, and after some answers in
-//! a row, each of them proven ([`super::Manager::sender_of`]), what was connected there is over.
+//! One such report does not end a connection, because the network may be changing. The port is probed again soon, and
+//! after several reports in a row, each of them proven ([`super::Manager::sender_of`]), the connections to that port
+//! are over.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,16 +15,16 @@ pub(super) struct Suspects(BTreeMap<SocketAddr, Suspect>);
 
 #[derive(Clone, Copy, Debug)]
 struct Suspect {
-    /// Answers in a row.
+    /// Number of reports in a row.
     refusals: u32,
-    /// When the last of them came.
+    /// Time of the last report.
     at: Time,
-    /// When to ask again; `None` once that has been done.
+    /// Time of the next probe; `None` once it has been sent.
     ask_at: Option<Time>,
 }
 
 impl Suspects {
-    /// Notes a proven answer that nobody has the port of `address`. Returns whether that is to be believed now.
+    /// Records a proven report that the port of `address` is closed. Returns whether the report is to be believed now.
     pub(super) fn refused(&mut self, now: Time, address: SocketAddr) -> bool {
         let known = self.0.get(&address).copied().filter(|known| now.since(known.at) <= REFUSAL_STANDS);
         if known.is_some_and(|known| now.since(known.at) < APART) {
@@ -38,17 +39,17 @@ impl Suspects {
         false
     }
 
-    /// Notes that somebody is there.
+    /// Records that the port is open.
     pub(super) fn heard(&mut self, address: SocketAddr) {
         self.0.remove(&address);
     }
 
-    /// When somebody is to be asked next.
+    /// Returns the time of the next probe.
     pub(super) fn next_due(&self) -> Option<Time> {
         self.0.values().filter_map(|known| known.ask_at).min()
     }
 
-    /// The addresses to ask now.
+    /// Returns the addresses to probe now.
     pub(super) fn take_due(&mut self, now: Time) -> Vec<SocketAddr> {
         self.0.retain(|_, known| now.since(known.at) <= REFUSAL_STANDS);
         let due = self.0.iter_mut().filter(|(_, known)| known.ask_at.is_some_and(|at| at <= now));
@@ -60,16 +61,16 @@ impl Suspects {
     }
 }
 
-/// So many answers in a row are believed.
+/// Number of reports in a row that are believed.
 const REFUSALS: u32 = 3;
 
-/// How soon to ask again.
+/// Time until the next probe.
 const ASK_AGAIN_AFTER: Duration = Duration::from_ms(150);
 
-/// Answers closer together than this are about messages that left together, and count as one.
+/// Reports closer together than this concern messages that were sent together, and count as one.
 const APART: Duration = Duration::from_ms(50);
 
-/// How long an answer counts when no other follows.
+/// Time for which a report counts when no other follows.
 const REFUSAL_STANDS: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What stands before one Falcon queue pair: whose packets it takes, and their keys.
+//! Admission check of one Falcon queue pair: the permitted sender of its packets, and their keys.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -16,14 +16,14 @@ use crate::stats::RxDrop;
 /// The guard of one Falcon queue pair: addresses and ports of its peer, and its keys.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    /// Its packets take several paths.
+    /// True when its packets take several paths.
     spreads: bool,
-    /// Whom it is connected to, and where packets of theirs come from.
+    /// Peer to which it is connected, and the source address of the peer's packets.
     far: Option<(PeerId, IpAddr)>,
     keys: Option<Box<Keys>>,
 }
 
-/// Keys of both directions. Where no random bits were to be had there is no sealer: then nothing leaves and nothing is
+/// Keys of both directions. When no random bits were available there is no sealer: then no packet is sent and none is
 /// opened.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "it is boxed whole; another pointer would be in the way of each packet")]
@@ -54,12 +54,12 @@ impl Guard {
         self.far = Some((peer, at));
     }
 
-    /// Makes the keys of both directions, of a queue pair and the one it is connected to. What both ends call a
-    /// direction: who sends and who receives, by address and connection. First sequence numbers are not among it, for a
-    /// queue pair that only receives may never be told its own. Where it was connected before, it knows again what its
-    /// peer sent then.
+    /// Creates the keys of both directions, for a queue pair and the one it is connected to. Both ends derive a
+    /// direction's context from the sender and the receiver, by address and connection. First sequence numbers are not
+    /// part of it, because a queue pair that only receives may never be given its own. When it was connected before, it
+    /// recognizes again the packets that its peer sent then.
     ///
-    /// Without a `cookie` there is nothing to seal with: what there should be a key for does not go without.
+    /// Without a `cookie` there is no key to seal with; packets that need a key are then not sent.
     pub(super) fn protect(
         &mut self,
         protection: &Protection,
@@ -95,19 +95,19 @@ impl Guard {
         self.keys = Some(Box::new(keys));
     }
 
-    /// The peer, if packets from `source` can be its.
+    /// Returns the peer, if it may send packets from `source`.
     #[inline]
     pub(super) fn peer_at(&self, source: IpAddr) -> Option<PeerId> {
         self.far.filter(|(_, at)| *at == source).map(|(peer, _)| peer)
     }
 
-    /// Whether there is a key to seal with.
+    /// Returns whether there is a key to seal with.
     #[inline]
     pub(super) fn has_keys(&self) -> bool {
         self.keys.as_ref().is_some_and(|keys| keys.can_seal())
     }
 
-    /// Seals a datagram around the packet at `message`; whether it is the first of another key.
+    /// Seals a datagram around the packet at `message`; returns whether it is the first one with a new key.
     ///
     /// # Panics
     /// When there is no key ([`Self::has_keys`]).
@@ -128,7 +128,7 @@ impl Guard {
         }
     }
 
-    /// Opens a datagram of PSP; answers the low bits of its flow label.
+    /// Opens a PSP datagram; returns the low bits of its flow label.
     #[inline]
     pub(super) fn open(&mut self, header: &Header, layout: Layout, datagram: &mut [u8]) -> Result<u8, RxDrop> {
         match self.keys.as_deref_mut() {
@@ -139,7 +139,7 @@ impl Guard {
         }
     }
 
-    /// The same of ESP.
+    /// Opens an ESP datagram in the same way.
     #[inline]
     pub(super) fn open_esp(
         &mut self,
@@ -164,7 +164,7 @@ fn drop_of(refusal: Refusal) -> RxDrop {
     }
 }
 
-/// What both ends call the direction from `from` to `to`.
+/// Returns the key context of the direction from `from` to `to`, which both ends derive.
 fn context(from: (IpAddr, Cid), to: (IpAddr, Cid)) -> Context {
     let octets = |ip: IpAddr| match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),

@@ -1,25 +1,24 @@
-//! How long a Falcon NIC sends before it looks at what has come in: not as long as usual while packets get lost.
+//! Length of a Falcon NIC's sending turns between two receive polls: shorter than usual while packets get lost.
 //!
-//! Source: Falcon (SIGCOMM'25) section 4.1: an acknowledgement tells of 128 packets from the base on, and RACK judges
-//! none beyond them. So each round trip repairs what was lost of one or two hundred packets, and the window goes on at
-//! that pace. Between processes most of a round trip is what the sender does before it looks at the answer: two
-//! batches of 57 packets take 140 us. Looking after two trains costs a twentieth of the goodput without loss, and gains
+//! Source: Falcon (SIGCOMM'25) section 4.1: an acknowledgement covers 128 packets from the base on, and RACK judges
+//! none beyond them. So each round trip recovers the losses of one or two hundred packets, and the window advances at
+//! that pace. Between processes most of a round trip is the sender's own work before it polls for the response: two
+//! batches of 57 packets take 140 us. Polling after two trains costs a twentieth of the goodput without loss, and gains
 //! a sixth at 1 % loss and 5 % reordering (64 KiB Writes of 4 KiB packets, 20.8 to 24.2 Gbit/s): so it is done for a
-//! while after something had to be sent again. The RoCE family does not gain: IRN's acknowledgements are as far-sighted
-//! as its window is wide.
+//! while after a retransmission. The RoCE family does not gain: IRN's acknowledgements cover its complete window.
 
-/// How many packets a Falcon NIC sends before it looks at what has come in.
+/// Tracks the number of packets that a Falcon NIC sends before it polls for received packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Repairs {
-    /// Packets sent again so far.
+    /// Packets retransmitted so far.
     again: u64,
-    /// Turns of sending until losses are forgotten.
+    /// Remaining sending turns until losses are forgotten.
     turns: u32,
 }
 
 impl Repairs {
-    /// Packets that this turn sends, at most. `is_falcons` says that Falcon's packets are among them, `again` how many
-    /// have been sent again so far.
+    /// Returns the maximum number of packets to send in this turn. `is_falcons` is true when Falcon packets are among
+    /// them; `again` is the number of packets retransmitted so far.
     #[inline]
     pub(crate) fn packets(&mut self, is_falcons: bool, again: u64) -> u32 {
         if !is_falcons {
@@ -31,14 +30,15 @@ impl Repairs {
     }
 }
 
-/// Two trains of 4 KiB packets.
+/// Packets per turn while losses are recovered: two trains of 4 KiB packets.
 const WHILE_REPAIRING: u32 = 30;
 
-/// At a loss in a thousand packets, the next one comes before this is over; one repair needs two or three turns.
+/// Turns for which losses are remembered. At a loss in a thousand packets, the next one comes before this is over;
+/// recovering one takes two or three turns.
 const TURNS: u32 = 32;
 
-/// Packets that one call of `progress` sends, at most, before it looks again at what has come in: acknowledgements that
-/// wait hold up the other side.
+/// Maximum number of packets that one call of `progress` sends before it polls for received packets again:
+/// acknowledgements that wait delay the remote end.
 pub(crate) const FLUSH_PACKETS: u32 = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Packets that leave later: copies, in the order in which they are due.
+//! Delay line: copies of packets that are sent later, in the order in which they are due.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use rnic_base::Time;
 use super::{LateCopy, PeerImpairment};
 use crate::datagram::Datagram;
 
-/// When, and after how many others that are due at the same instant.
+/// Due time, and a sequence number among packets that are due at the same instant.
 pub(crate) type Key = (Time, u64);
 
-/// Everything that waits.
+/// All delayed packets.
 #[derive(Debug, Default)]
 pub(crate) struct DelayLine {
     waiting: BTreeMap<Key, Datagram>,
@@ -19,8 +19,8 @@ pub(crate) struct DelayLine {
 }
 
 impl DelayLine {
-    /// Takes in a copy; false when there is no room, as in a network with a long delay and a high rate there would not
-    /// be either.
+    /// Adds a copy; returns false when there is no space, as a network with a long delay and a high rate would have
+    /// none either.
     #[must_use]
     pub(crate) fn insert(&mut self, copy: &LateCopy, mut datagram: Datagram, peer: &mut PeerImpairment) -> bool {
         if self.bytes + datagram.bytes.len() > LINE_BYTES_MAX {
@@ -40,7 +40,7 @@ impl DelayLine {
         true
     }
 
-    /// Another packet to the peer leaves: whoever has waited for it goes next.
+    /// Records that another packet to the peer is sent, and makes the packets that waited for it due.
     pub(crate) fn overtake(&mut self, peer: &mut PeerImpairment, now: Time) {
         for (key, left) in &mut peer.waiting {
             *left = left.saturating_sub(1);
@@ -55,12 +55,12 @@ impl DelayLine {
         peer.waiting.retain(|(_, left)| *left > 0);
     }
 
-    /// The next packet, if it is due.
+    /// Returns the next packet, if it is due.
     pub(crate) fn first_due(&self, now: Time) -> Option<&Datagram> {
         self.waiting.first_key_value().filter(|((due, _), _)| *due <= now).map(|(_, datagram)| datagram)
     }
 
-    /// Takes the next packet, if it is due.
+    /// Removes and returns the next packet, if it is due.
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<Datagram> {
         let entry = self.waiting.first_entry().filter(|entry| entry.key().0 <= now)?;
         let datagram = entry.remove();
@@ -68,13 +68,13 @@ impl DelayLine {
         Some(datagram)
     }
 
-    /// Forgets everything that waits.
+    /// Discards all delayed packets.
     pub(crate) fn clear(&mut self) {
         self.waiting.clear();
         self.bytes = 0;
     }
 
-    /// When the next one is.
+    /// Returns the time at which the next packet is due.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Time> {
         self.waiting.first_key_value().map(|((due, _), _)| *due)
@@ -86,5 +86,5 @@ impl DelayLine {
     }
 }
 
-/// Bytes that wait, at most: 100 Gbit/s for 20 ms.
+/// Maximum number of delayed bytes: 100 Gbit/s for 20 ms.
 const LINE_BYTES_MAX: usize = 256 << 20;

@@ -1,17 +1,17 @@
-//! Packets on their way to the kernel: whole, one behind the other.
+//! Batches of packets for the kernel, stored contiguously.
 //!
-//! Headers are written, and payload is copied from registered memory while its ICRC is computed ([`crate::carry`] says
-//! why), into a slab that is used again for the next batch and stays in the cache.
+//! Headers are written, and payload is copied from registered memory while its ICRC is computed ([`crate::carry`] gives
+//! the reasons), into a slab that is reused for the next batch and stays in the cache.
 //!
 //! Consecutive packets to one peer form a *train*, which costs the kernel little more than one packet: all have the
 //! length of the first one, and only the last may be shorter (udp(7), `UDP_SEGMENT`). An acknowledgement is the
-//! shortest packet there is: it ends the train before it, also one of a single packet. So an answer and the
-//! acknowledgement of the question cost one trip through the kernel; programs that await both (`ib_send_lat`) take a
+//! shortest packet there is: it ends the train before it, also one of a single packet. So a response and the
+//! acknowledgement of the request cost one pass through the kernel; programs that wait for both (`ib_send_lat`) take a
 //! quarter less time.
 //!
-//! Packets of a connection with several paths take turns on them, so consecutive ones hardly ever take the same: each
-//! path has a train of its own, with room kept for it until it is full. Packets of one path stay in order. Those of
-//! different paths leave in another order than they were made in, within one batch: networks do that too.
+//! Packets of a connection with several paths alternate between them, so consecutive ones hardly ever take the same:
+//! each path has its own train, for which space is reserved until it is full. Packets of one path stay in order. Those
+//! of different paths are reordered within one batch, as networks do too.
 
 use arrayvec::ArrayVec;
 use rnic_base::limits::MTU_MAX;
@@ -30,18 +30,18 @@ use crate::sys::{MESSAGES_MAX, SEGMENTS_MAX};
 pub(crate) struct Train {
     pub(crate) peer: PeerId,
     pub(crate) port: u16,
-    /// Which socket it leaves from: [`crate::link::lane::Lane::sender_on`].
+    /// Socket from which it is sent: [`crate::link::lane::Lane::sender_on`].
     pub(crate) path: u8,
     pub(crate) marking: Marking,
-    /// Where it begins.
+    /// Offset of its first byte in the slab.
     start: usize,
     /// Bytes of every packet but the last.
     pub(crate) segment: u32,
-    /// Packets.
+    /// Number of packets.
     pub(crate) count: u32,
-    /// Bytes altogether.
+    /// Total bytes.
     pub(crate) bytes: u32,
-    /// Another packet may be coupled on.
+    /// Set while another packet may be appended.
     open: bool,
 }
 
@@ -51,26 +51,26 @@ impl Train {
         Way { peer: self.peer, port: self.port, path: self.path, marking: self.marking }
     }
 
-    /// Whether a packet of `len` bytes to the same peer may be coupled on.
+    /// Returns whether a packet of `len` bytes to the same peer may be appended.
     #[inline]
     fn has_room(&self, len: u32) -> bool {
         self.open && len <= self.segment && self.count < SEGMENTS_MAX as u32 && self.bytes + len <= net::UDP_PAYLOAD_MAX
     }
 }
 
-/// Whom a packet goes to, and how.
+/// Destination of a packet, and how it is sent there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Way {
     pub(crate) peer: PeerId,
     /// The peer's UDP port.
     pub(crate) port: u16,
-    /// Which socket it leaves from: [`crate::link::lane::Lane::sender_on`].
+    /// Socket from which it is sent: [`crate::link::lane::Lane::sender_on`].
     pub(crate) path: u8,
-    /// Fields of its IP header beside addresses.
+    /// Fields of its IP header other than the addresses.
     pub(crate) marking: Marking,
 }
 
-/// Fields of a packet's IP header beside addresses.
+/// Returns the fields of a packet's IP header other than the addresses.
 #[inline]
 pub(crate) fn marking_of(transmit: &Transmit) -> Marking {
     match transmit.format {
@@ -79,25 +79,26 @@ pub(crate) fn marking_of(transmit: &Transmit) -> Marking {
     }
 }
 
-/// What is around a packet.
+/// Properties of a packet that depend on its encapsulation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wrapping {
-    /// Bytes, headers to ICRC.
+    /// Bytes, from the headers through the ICRC.
     pub(crate) len: u32,
     /// The peer's UDP port.
     pub(crate) port: u16,
-    /// ICRC of everything below our headers.
+    /// ICRC of the headers below those of this stack (IP and UDP).
     pub(crate) prefix: IcrcPrefix,
-    /// It may be part of a train.
+    /// True when it may be part of a train.
     pub(crate) couple: bool,
-    /// The peer's ICRC covers what the kernel makes of a train: IPv4 identifications, counted from 0 in each.
+    /// True when the peer's ICRC covers the IPv4 identifications that the kernel assigns in a train, counted from 0 in
+    /// each.
     pub(crate) is_numbered: bool,
 }
 
-/// What one call of the kernel sends, in a slab.
+/// Packets that are sent with one system call, in a slab.
 pub(crate) struct Batch<'a> {
     slab: &'a mut [u8],
-    /// Where the slab is free: behind everything that is used or kept for trains.
+    /// Offset of the free part of the slab, behind all bytes that are used or reserved for trains.
     end: usize,
     /// Bytes of all packets.
     bytes: usize,
@@ -106,13 +107,13 @@ pub(crate) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// An empty batch in `slab`, of at least [`SLAB_BYTES`].
+    /// Creates an empty batch in `slab`, of at least [`SLAB_BYTES`].
     pub(crate) fn new(slab: &'a mut [u8]) -> Self {
         assert!(slab.len() >= SLAB_BYTES, "the slab holds {} bytes", slab.len());
         Self { slab, end: 0, bytes: 0, trains: ArrayVec::new(), packets: 0 }
     }
 
-    /// Whether another packet, any packet, finds room beside `acks`.
+    /// Returns whether another packet of any length fits in addition to `acks`.
     #[inline]
     pub(crate) fn has_room(&self, acks: &Acks) -> bool {
         (self.bytes < BYTES_ENOUGH || self.may_couple())
@@ -122,7 +123,8 @@ impl<'a> Batch<'a> {
             && !acks.packets.is_full()
     }
 
-    /// Whether the last train has room for another packet like its first, and the next packet can be on its path.
+    /// Returns whether the last train has space for another packet as long as its first, and the next packet can be on
+    /// its path.
     #[inline]
     fn may_couple(&self) -> bool {
         self.trains.last().is_some_and(|train| train.path == 0 && train.has_room(train.segment))
@@ -131,7 +133,7 @@ impl<'a> Batch<'a> {
     /// Adds a packet.
     ///
     /// # Errors
-    /// When its payload is gone; it is not added then.
+    /// When its payload is unmapped; it is not added then.
     ///
     /// # Panics
     /// When the packet contradicts its format: the engine made it.
@@ -158,7 +160,7 @@ impl<'a> Batch<'a> {
         written
     }
 
-    /// Adds a packet of `len` bytes that `write` writes; `couple` says whether it may be part of a train.
+    /// Adds a packet of `len` bytes that `write` writes; `couple` is true when it may be part of a train.
     ///
     /// # Errors
     /// When `write` fails; it is not added then.
@@ -178,7 +180,7 @@ impl<'a> Batch<'a> {
         written
     }
 
-    /// Makes room for a packet of `len` bytes; answers where.
+    /// Reserves space for a packet of `len` bytes; returns its offset.
     #[inline]
     fn make_room(&mut self, way: Way, len: u32, couple: bool) -> usize {
         self.packets += 1;
@@ -188,13 +190,13 @@ impl<'a> Batch<'a> {
         }
         let (Way { peer, port, path, marking }, start) = (way, self.end);
         self.trains.push(Train { peer, port, path, marking, start, segment: len, count: 1, bytes: len, open: couple });
-        // Others come between packets of one path, so that a train there has all its room from the beginning.
+        // Packets of other paths are added in between, so a train on this path reserves all its space from the start.
         let is_apart = path > 0 && couple;
         self.end += if is_apart { (len as usize * SEGMENTS_MAX).min(TRAIN_BYTES_MAX) } else { len as usize };
         start
     }
 
-    /// Takes back what [`Self::make_room`] has done last, for a packet on this way and of this length.
+    /// Releases the space of the last [`Self::make_room`], for a packet on this way and of this length.
     #[cold]
     fn give_room_back(&mut self, way: Way, len: u32) {
         self.packets -= 1;
@@ -214,7 +216,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Couples a packet of `len` bytes to the last train on its way, if it fits there; answers where.
+    /// Appends a packet of `len` bytes to the last train on its way, if it fits there; returns its offset.
     #[inline]
     fn couple(&mut self, way: Way, len: u32) -> Option<usize> {
         let train = if way.path == 0 {
@@ -233,7 +235,7 @@ impl<'a> Batch<'a> {
         Some(at)
     }
 
-    /// Whether there is nothing to send.
+    /// Returns whether there is nothing to send.
     pub(crate) fn is_empty(&self) -> bool {
         self.packets == 0
     }
@@ -242,21 +244,21 @@ impl<'a> Batch<'a> {
         &self.trains
     }
 
-    /// The bytes of `train`.
+    /// Returns the bytes of `train`.
     pub(crate) fn bytes(&self, train: &Train) -> &[u8] {
         &self.slab[train.start..train.start + train.bytes as usize]
     }
 
-    /// The packets of `train`.
+    /// Returns the packets of `train`.
     pub(crate) fn packets(&self, train: &Train) -> impl Iterator<Item = &[u8]> {
         self.bytes(train).chunks(train.segment as usize)
     }
 }
 
-/// Writes a packet to the front of `free`, its check value included; there must be room for the longest headers, too.
+/// Writes a packet to the front of `free`, its check value included; there must be space for the longest headers, too.
 ///
 /// # Errors
-/// When its payload is gone.
+/// When its payload is unmapped.
 #[inline]
 pub(crate) fn write_packet(
     free: &mut [u8],
@@ -285,20 +287,20 @@ pub(crate) fn write_packet(
     Ok(())
 }
 
-/// Acknowledgements that wait to be the last of a batch.
+/// Acknowledgements to be added at the end of a batch.
 ///
 /// Packets come in trains, and IRN acknowledges every packet: of the cumulative acknowledgements of one train only the
-/// last is sent, as if the network had lost the others. What tells of a gap is never left out.
+/// last is sent, as if the network had lost the others. Acknowledgements that report a gap are never left out.
 #[derive(Default)]
 pub(crate) struct Acks {
     packets: ArrayVec<Transmit, ACKS_MAX>,
-    /// Trains that they make, at most.
+    /// Maximum number of trains that they form.
     trains: usize,
 }
 
 impl Acks {
-    /// Takes one in; the batch had room. `couple` says whether it may be part of a train. Answers whether it replaces
-    /// the one before, which says nothing that this one does not say too.
+    /// Adds an acknowledgement; the batch had space for it. `couple` is true when it may be part of a train. Returns
+    /// whether it replaces the one before, whose information it includes.
     #[inline]
     pub(crate) fn push(&mut self, ack: Transmit, couple: bool) -> bool {
         if let Some(last) = self.packets.last_mut()
@@ -307,7 +309,7 @@ impl Acks {
             *last = ack;
             return true;
         }
-        // Queue pairs of one peer may live on different ports: those with like numbers above do not.
+        // Queue pairs of one peer may use different ports; equal port bits in their numbers mean the same port.
         let alike = self.packets.last().is_some_and(|last| {
             let (one, other) = (&ack.packet, &last.packet);
             last.peer == ack.peer
@@ -326,8 +328,8 @@ impl Acks {
     }
 }
 
-/// Whether `ack` makes `earlier` superfluous: both say "everything up to here has arrived", of the same queue pair and
-/// the same direction, and nothing else.
+/// Returns whether `ack` makes `earlier` superfluous: both acknowledge everything up to some packet, for the same queue
+/// pair and the same direction, and carry nothing else.
 #[inline]
 fn says_more(ack: &Transmit, earlier: &Transmit) -> bool {
     let (Some(of_responses), Some(earlier_of_responses)) = (plain_ack(&ack.packet), plain_ack(&earlier.packet)) else {
@@ -339,7 +341,7 @@ fn says_more(ack: &Transmit, earlier: &Transmit) -> bool {
         && ack.packet.flags == earlier.packet.flags
 }
 
-/// Whether a packet is a plain cumulative acknowledgement, and then whether of responses.
+/// Returns `None` unless a packet is a plain cumulative acknowledgement; otherwise whether it acknowledges responses.
 #[inline]
 fn plain_ack(packet: &Packet) -> Option<bool> {
     let (of_responses, aeth, sack) = match &packet.headers {
@@ -350,31 +352,31 @@ fn plain_ack(packet: &Packet) -> Option<bool> {
     (sack.is_none() && matches!(aeth.syndrome, Syndrome::Ack { .. })).then_some(of_responses)
 }
 
-/// Acknowledgements of a batch, at most: one full train.
+/// Maximum number of acknowledgements of a batch: one full train.
 const ACKS_MAX: usize = SEGMENTS_MAX;
 
-/// Trains of acknowledgements to one peer: the first may close the train of data before it, the others make one of
-/// their own. CNPs are longer and cannot be coupled behind; there are few.
+/// Maximum number of acknowledgement trains to one peer: the first acknowledgement may close the train of data before
+/// it, the others form their own. CNPs are longer and cannot be appended; there are few.
 const ACK_TRAINS: usize = 2;
 
-/// Packets of a batch beside acknowledgements, at most.
+/// Maximum number of packets of a batch, without acknowledgements.
 const DATA_PACKETS_MAX: u32 = SEGMENTS_MAX as u32;
 
-/// A batch is sent when it has so many bytes, four full trains of large packets (one at a time is 5 % slower, eight are
-/// no faster), and its last train is complete: in RoCE the first packet of a message is longer than those that follow,
-/// and trains cut short would cost more.
+/// A batch is sent when it has this number of bytes, four full trains of large packets (one at a time is 5 % slower,
+/// eight are no faster), and its last train is complete: in RoCE the first packet of a message is longer than those
+/// that follow, and trains cut short would cost more.
 const BYTES_ENOUGH: usize = 240_000;
 
-/// Bytes of a batch, at most: when there are nearly enough, another train may begin and become full; then
-/// acknowledgements, and the room that the last one's headers want while they are written. Beyond that, room is kept
-/// for trains that may not become full; the system makes no memory of what is not used.
+/// Maximum number of bytes of a batch: just below the limit, another train may start and become full; then come
+/// acknowledgements, and the space that the last one's headers need while they are written. In addition, space is
+/// reserved for trains that may not become full; the system allocates no memory for pages that are not used.
 pub(crate) const SLAB_BYTES: usize = BYTES_ENOUGH + (1 + TRAINS_APART) * TRAIN_BYTES_MAX + ACKS_BYTES_MAX;
 
-/// Trains on paths of their own that room is kept for, beyond what one path fills: the eight flows that a connection
-/// can have.
+/// Number of trains on separate paths for which space is reserved, in addition to that for one path: the eight flows
+/// that a connection can have.
 const TRAINS_APART: usize = 8;
 
-/// A train, at most. A packet is shorter, even with the room that its headers want while they are written.
+/// Maximum bytes of a train. A packet is shorter, even with the space that its headers need while they are written.
 const TRAIN_BYTES_MAX: usize = net::UDP_PAYLOAD_MAX as usize;
 
 const _: () = {
@@ -383,7 +385,7 @@ const _: () = {
     assert!(MTU_MAX as usize + if roce > falcon { roce } else { falcon } <= TRAIN_BYTES_MAX);
 };
 
-/// Acknowledgements of a batch, and the room that the last one's headers want while they are written.
+/// Bytes of a batch's acknowledgements, and the space that the last one's headers need while they are written.
 const ACKS_BYTES_MAX: usize = (ACKS_MAX + 1) * (HEADERS_MAX + 3 + ICRC_LEN);
 
 #[cfg(test)]

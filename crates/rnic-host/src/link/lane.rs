@@ -1,4 +1,4 @@
-//! The sockets of one IP version: one to receive on, and one to send from when that is another.
+//! The sockets of one IP version: one for receiving, and a separate one for sending where the source port differs.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,15 +10,15 @@ use crate::sys::{DeferredError, SocketOptions, UdpSocket};
 #[derive(Debug)]
 pub(crate) struct Lane {
     receiver: UdpSocket,
-    /// Packets leave from here, not from `receiver`.
+    /// Socket for sending, when it is not `receiver`.
     source: Option<UdpSocket>,
-    /// What comes to `source` is for us.
+    /// True when packets received on `source` are for this NIC.
     hears_source: bool,
-    /// Sockets that Falcon's packets leave from on other paths, opened when first used.
+    /// Source sockets of Falcon packets on other paths, opened at first use.
     paths: [Option<UdpSocket>; PATHS_MAX],
-    /// Packets say how they are marked.
+    /// True when the kernel reports the marking of received packets.
     tells_markings: bool,
-    /// Calls of progress since something came in, and calls to skip.
+    /// Number of progress calls since the last received packet, and number of polls skipped since the last poll.
     quiet: u32,
     skipped: u32,
 }
@@ -29,26 +29,27 @@ impl Lane {
         Self { receiver, source, hears_source, paths, tells_markings: false, quiet: 0, skipped: 0 }
     }
 
-    /// Where packets leave from.
+    /// Returns the socket for sending.
     #[inline]
     pub(crate) fn sender(&self) -> &UdpSocket {
         self.source.as_ref().unwrap_or(&self.receiver)
     }
 
-    /// Where packets on the path `path` leave from: 0 is [`Lane::sender`].
+    /// Returns the socket for sending on the path `path`: 0 is [`Lane::sender`].
     #[inline]
     pub(crate) fn sender_on(&self, path: u8) -> &UdpSocket {
         let path = usize::from(path).checked_sub(1).and_then(|index| self.paths.get(index)?.as_ref());
         path.unwrap_or(self.sender())
     }
 
-    /// The path whose packets leave from `port`: 0 when it is that of none.
+    /// Returns the path whose packets are sent from `port`; 0 when there is none.
     pub(crate) fn path_from(&self, port: u16) -> u8 {
         let is_here = |path: &Option<UdpSocket>| path.as_ref().is_some_and(|path| path.local_addr().port() == port);
         self.paths.iter().position(is_here).map_or(0, |index| index as u8 + 1)
     }
 
-    /// Makes the path `path` if need be. Where the system has no more sockets, its packets leave with the others.
+    /// Opens the path `path` if needed. When the system has no more sockets, its packets are sent from the default
+    /// socket.
     #[inline]
     pub(crate) fn open_path(&mut self, path: u8) {
         if let Some(index) = usize::from(path).checked_sub(1)
@@ -69,7 +70,7 @@ impl Lane {
         self.source.as_mut().unwrap_or(&mut self.receiver)
     }
 
-    /// The socket of the port that is ours alone.
+    /// Returns the socket of the port that belongs to this NIC alone.
     pub(crate) fn own(&self) -> &UdpSocket {
         &self.receiver
     }
@@ -79,39 +80,40 @@ impl Lane {
         self.sender_mut().allow_fragments(allow)
     }
 
-    /// The sockets that packets for us come to.
+    /// Returns the sockets on which packets for this NIC arrive.
     #[inline]
     pub(crate) fn receivers(&self) -> impl Iterator<Item = &UdpSocket> {
         [Some(&self.receiver), self.source.as_ref().filter(|_| self.hears_source)].into_iter().flatten()
     }
 
-    /// From now on, what comes in says its marking. Where the kernel cannot, it has none.
+    /// Requests the marking of received packets from now on. Where the kernel cannot report it, packets have no
+    /// marking.
     pub(crate) fn tell_markings(&mut self) {
         if !std::mem::replace(&mut self.tells_markings, true) {
             self.receivers().for_each(|socket| drop(socket.tell_markings()));
         }
     }
 
-    /// Own address and port, as peers are told.
+    /// Returns the local address and port, as announced to peers.
     #[inline]
     pub(crate) fn local_addr(&self) -> SocketAddr {
         self.receiver.local_addr()
     }
 
-    /// Whether packets to and from `ip` take this lane.
+    /// Returns whether packets to and from `ip` use this lane.
     #[inline]
     pub(crate) fn carries(&self, ip: IpAddr) -> bool {
         self.receiver.local_addr().is_ipv4() == ip.is_ipv4()
     }
 
-    /// Takes one error that was reported late.
+    /// Takes one delayed error.
     pub(crate) fn take_deferred_error(&self) -> Option<DeferredError> {
         let known = self.sender().take_deferred_error().or_else(|| self.receiver.take_deferred_error());
         known.or_else(|| self.paths.iter().flatten().find_map(UdpSocket::take_deferred_error))
     }
 
-    /// Whether to look for packets in this turn: a lane on which nothing comes is looked at now and then, because
-    /// looking is a call of the kernel. `is_only` says that there is no other, nothing else to look at.
+    /// Returns whether to poll for packets in this turn: an idle lane is polled only now and then, because a poll is a
+    /// system call. `is_only` is true when there is no other lane to poll.
     #[inline]
     pub(crate) fn is_due(&mut self, is_only: bool) -> bool {
         if is_only || self.quiet < QUIET_AFTER {
@@ -125,26 +127,27 @@ impl Lane {
         due
     }
 
-    /// Notes whether something was there.
+    /// Records whether a poll returned packets.
     #[inline]
     pub(crate) fn note(&mut self, received: bool) {
         self.quiet = if received { 0 } else { self.quiet.saturating_add(1) };
     }
 
-    /// Nobody skips the next look: whoever waits may have been woken for it.
+    /// Ensures that the next poll is not skipped: a waiting thread may have been woken for a packet on this lane.
     pub(crate) fn wake(&mut self) {
         self.quiet = self.quiet.min(QUIET_AFTER - 1);
     }
 }
 
-/// Looks in vain after which a lane counts as quiet: some microseconds' worth.
+/// Number of consecutive empty polls after which a lane counts as idle: some microseconds.
 const QUIET_AFTER: u32 = 64;
 
-/// Nothing comes to a path but reported errors.
+/// Receive buffer of a path's socket, in bytes: only reported errors arrive there.
 const PATH_RECEIVE_BYTES: usize = 64 << 10;
 
-/// What a path may hand to the kernel before it has left.
+/// Send buffer of a path's socket, in bytes: the limit of its packets queued in the kernel.
 const PATH_SEND_BYTES: usize = 4 << 20;
 
-/// A quiet lane is looked at in every so-manieth turn: the first packet after a pause comes some microseconds late.
+/// An idle lane is polled once in this number of turns: the first packet after a pause is received some microseconds
+/// later.
 const LOOK_EVERY: u32 = 16;

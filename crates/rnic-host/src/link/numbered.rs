@@ -1,8 +1,9 @@
-//! What leaves for real RoCEv2 peers over IPv4, whose ICRC covers the identification.
+//! ICRC of packets to real RoCEv2 peers over IPv4, which covers the identification.
 //!
-//! A datagram by itself leaves with identification 0, for it must not be fragmented (ip(7): the kernel numbers only
-//! what may be). Of a train the kernel numbers the packets 0, 1, 2 and so on, and [`super::batch`] computes the ICRC of
-//! each for its number. What does not leave in the train that it was made for gets another ICRC here.
+//! A datagram that is sent alone has identification 0, because it must not be fragmented (ip(7): the kernel numbers
+//! only packets that may be). In a train the kernel numbers the packets 0, 1, 2 and so on, and [`super::batch`]
+//! computes the ICRC of each for its number. A packet that is not sent in the train for which it was made gets another
+//! ICRC here.
 
 use std::net::IpAddr;
 
@@ -15,7 +16,7 @@ use super::{Link, Ports};
 use crate::carry;
 
 impl Link {
-    /// Returns whether the ICRC of packets to `peer` covers what the kernel numbers.
+    /// Returns whether the ICRC of packets to `peer` covers the identification that the kernel assigns.
     #[inline]
     pub(crate) fn is_numbered(&self, peer: PeerId) -> bool {
         self.ports == Ports::RoceV2 && self.peers.get(peer).addresses.src().is_ipv4()
@@ -30,7 +31,7 @@ impl Link {
         }
     }
 
-    /// The packets of a train, each as it is to leave by itself.
+    /// Returns the packets of a train, each with the ICRC for being sent alone.
     #[cold]
     pub(super) fn apart(&self, batch: &Batch<'_>, train: &Train) -> Vec<Vec<u8>> {
         let (is_numbered, addresses) = (self.is_numbered(train.peer), self.addresses_of(train.way()));
@@ -44,7 +45,7 @@ impl Link {
         batch.packets(train).enumerate().map(whole).collect()
     }
 
-    /// The identification that `bytes` leave or came with, as far as their ICRC says.
+    /// Returns the identification with which `bytes` were sent or received, as derived from their ICRC.
     pub(super) fn identification_of(&mut self, addresses: &Addresses, bytes: &[u8]) -> u16 {
         match &mut self.identifications {
             Some(known) if addresses.src().is_ipv4() => {

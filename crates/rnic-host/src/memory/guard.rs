@@ -1,20 +1,21 @@
-//! Access to memory that may be gone.
+//! Access to memory that may be unmapped.
 //!
-//! A program promises that registered memory stays, and an adapter has pinned its pages; here it can be unmapped,
-//! shortened (a file that is mapped), protected or replaced at any time. So every access to it is *guarded*: the thread
-//! notes where it may fault, and what to go back to. The kernel reports a fault there as `SIGSEGV` or `SIGBUS` to the
-//! faulting thread; the handler ([`super::signals`]) sends the thread back, and the access ends with a [`MemoryFault`].
-//! An access that does not fault costs some ten instructions more, whatever its length; asking the kernel to copy
-//! instead (`process_vm_readv`) costs a call for each packet, a fifth of what a large one takes.
+//! A program promises that registered memory stays mapped, and an adapter has pinned its pages; here it can be
+//! unmapped, truncated (a mapped file), protected or replaced at any time. So every access to it is *guarded*: the
+//! thread records the range that may fault, and where to resume. The kernel reports a fault there as `SIGSEGV` or
+//! `SIGBUS` to the faulting thread; the handler ([`super::signals`]) resumes the thread at that point, and the access
+//! fails with a [`MemoryFault`]. An access that does not fault costs some ten instructions more, whatever its length;
+//! letting the kernel copy instead (`process_vm_readv`) costs a system call for each packet, a fifth of the cost of a
+//! large one.
 //!
-//! What runs guarded is copying and arithmetic: its frames are left without being unwound, so it owns nothing, takes no
+//! Guarded code only copies and computes: its stack frames are left without being unwound, so it owns nothing, takes no
 //! lock and allocates nothing.
 //!
-//! Where a thread's notes are: in a table that is found by the thread pointer, not in thread-local storage. The first
-//! use of that in a thread may allocate, which a handler must not, and the model that never does so would make a shared
-//! object with this in it fail to load late in large programs.
+//! The record of a thread is in a table indexed by the thread pointer, not in thread-local storage. The first use of
+//! that in a thread may allocate, which a handler must not, and the model that never does so would make a shared object
+//! that contains this code fail to load late in large programs.
 //!
-//! Other processors than x86-64 have the kernel copy. So do threads beyond [`THREADS_MAX`].
+//! On processors other than x86-64 the kernel copies. So it does for threads beyond [`THREADS_MAX`].
 
 use std::ffi::c_void;
 use std::ptr;
@@ -22,21 +23,21 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use rnic_engine::MemoryFault;
 
-/// What is known of one thread.
+/// Record of one thread.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Slot {
-    /// Its stack pointer where the guarded access began, above what [`landing`] takes from the stack; 0 when there is
+    /// Stack pointer at the start of the guarded access, above what [`landing`] pops from the stack; 0 when there is
     /// none.
     pub(super) stack: AtomicUsize,
-    /// Where the access may fault: first byte, and one past the last.
+    /// Range that may fault: first byte, and one past the last.
     pub(super) start: AtomicUsize,
     pub(super) end: AtomicUsize,
-    /// Handlers of this thread that pass a signal on just now.
+    /// Number of handlers of this thread that are currently passing on a signal.
     pub(super) passing_on: AtomicUsize,
-    /// Its thread pointer; 0 for nobody's.
+    /// Thread pointer; 0 when the slot is free.
     thread: AtomicUsize,
-    /// When its signals were last looked after; 0 for never.
+    /// Time at which the thread's signal setup was last checked, in picoseconds; 0 for never.
     pub(super) looked_at: AtomicU64,
 }
 
@@ -53,18 +54,18 @@ impl Slot {
     }
 }
 
-/// A thread keeps its slot when it ends: the next one with the same pointer, whose stack lies in the same place, has
-/// it.
+/// A thread keeps its slot when it exits: the next thread with the same pointer, whose stack is at the same address,
+/// reuses it.
 static SLOTS: [Slot; THREADS_MAX] = [const { Slot::empty() }; THREADS_MAX];
 
-/// Threads that touch registered memory, at most: a power of two.
+/// Maximum number of threads that access registered memory: a power of two.
 const THREADS_MAX: usize = 1_024;
 
-/// The calling thread's slot; makes one when `claim` asks for it and there is room.
+/// Returns the calling thread's slot; with `claim`, allocates one if needed and available.
 #[inline]
 pub(super) fn slot_of_thread(claim: bool) -> Option<&'static Slot> {
     let me = thread_pointer();
-    // Thread control blocks lie on stacks, a page or more apart.
+    // Thread control blocks are on stacks, a page or more apart.
     let first = (me >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - THREADS_MAX.ilog2());
     let slot = &SLOTS[first % THREADS_MAX];
     if slot.thread.load(Ordering::Relaxed) == me { Some(slot) } else { search(me, first, claim) }
@@ -86,12 +87,12 @@ fn search(me: usize, first: usize, claim: bool) -> Option<&'static Slot> {
     None
 }
 
-/// Does `work`, which may fault at `len` bytes from `start` on. Where accesses cannot be guarded, `unguarded` is to do
-/// the same by calls of the kernel.
+/// Runs `work`, which may fault at `len` bytes from `start` on. Where accesses cannot be guarded, `unguarded` must do
+/// the same with system calls.
 ///
 /// # Safety
-/// `work` owns nothing that must be dropped, takes no lock, allocates nothing and does not panic: it may be left in the
-/// middle.
+/// `work` owns nothing that must be dropped, takes no lock, allocates nothing and does not panic: it may be abandoned
+/// in the middle.
 #[inline]
 unsafe fn guarded<F: FnMut()>(
     start: *const u8,
@@ -106,12 +107,13 @@ unsafe fn guarded<F: FnMut()>(
     }
     let Some(slot) = slot_of_thread(true).filter(|_| IS_GUARDED) else { return unguarded() };
     let (from, to) = (start as usize, (start as usize).wrapping_add(len));
-    // SAFETY: `call::<F>` takes what it is given here, and may be left in the middle, which the caller promises.
+    // SAFETY: `call::<F>` receives the argument that it expects, and may be abandoned in the middle, which the caller
+    // promises.
     let faulted = unsafe { enter(call::<F>, (&raw mut work).cast(), from, to, slot) };
     if faulted == 0 { Ok(()) } else { Err(MemoryFault) }
 }
 
-/// Bytes that belong to a program: there when they were registered, and perhaps no more.
+/// Bytes that belong to a program: mapped when they were registered, and possibly unmapped since.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Foreign {
     start: *const u8,
@@ -119,53 +121,54 @@ pub(crate) struct Foreign {
 }
 
 impl Foreign {
-    /// Nothing.
+    /// No bytes.
     pub(crate) const NOTHING: Self = Self { start: ptr::dangling(), len: 0 };
 
-    /// `len` bytes at `start`, wherever that leads to.
+    /// Creates a value for `len` bytes at `start`, whether or not they are mapped.
     #[inline]
     pub(crate) fn new(start: *const u8, len: usize) -> Self {
         Self { start, len }
     }
 
-    /// Bytes.
+    /// Returns the number of bytes.
     #[inline]
     pub(crate) fn len(self) -> usize {
         self.len
     }
 
-    /// Copies all of it to the front of `to`.
+    /// Copies all bytes to the front of `to`.
     ///
     /// # Errors
-    /// When it is gone; `to` then holds some of it.
+    /// When they are unmapped; `to` then contains some of them.
     ///
     /// # Panics
     /// When `to` is shorter.
     #[inline]
     pub(crate) fn copy_to(self, to: &mut [u8]) -> Result<(), MemoryFault> {
         let to = &mut to[..self.len];
-        // SAFETY: as many bytes can be written there.
+        // SAFETY: this many bytes can be written there.
         unsafe { self.copy_to_pointer(to.as_mut_ptr()) }
     }
 
     /// As [`Self::copy_to`].
     ///
     /// # Safety
-    /// So many bytes can be written at `to`, without a fault, and are none of these.
+    /// This many bytes can be written at `to`, without a fault, and do not overlap these.
     #[inline]
     pub(crate) unsafe fn copy_to_pointer(self, to: *mut u8) -> Result<(), MemoryFault> {
         let Self { start, len } = self;
-        // SAFETY: a copy may be left in the middle; what it reads is guarded, what it writes is the caller's promise.
+        // SAFETY: a copy may be abandoned in the middle; what it reads is guarded, what it writes is the caller's
+        // promise.
         let copy = || unsafe { ptr::copy_nonoverlapping(start, to, len) };
         // SAFETY: as above, and the kernel checks what it reads.
         unsafe { guarded(start, len, copy, || copy_by_kernel(start, to, len, false)) }
     }
 
-    /// Copies all of it to the front of `to` by way of `carry`, which is handed it as a slice, and `to`.
+    /// Copies all bytes to the front of `to` with `carry`, which receives them as a slice, and `to`.
     ///
     /// # Safety
-    /// `carry` owns nothing that must be dropped, takes no lock, allocates nothing and does not panic. Whoever changes
-    /// the bytes meanwhile gets some of each.
+    /// `carry` owns nothing that must be dropped, takes no lock, allocates nothing and does not panic. If another
+    /// thread changes the bytes meanwhile, the copy is a mixture of both contents.
     #[inline]
     pub(crate) unsafe fn carry(
         self,
@@ -175,7 +178,7 @@ impl Foreign {
         let Self { start, len } = self;
         let to = &mut to[..len];
         if IS_GUARDED && slot_of_thread(true).is_some() {
-            // SAFETY: the slice lives within the guarded call only, where reading it may fault.
+            // SAFETY: the slice exists within the guarded call only, where reading it may fault.
             let work = || carry(unsafe { std::slice::from_raw_parts(start, len) }, to);
             // SAFETY: the caller's promise.
             return unsafe { guarded(start, len, work, || Err(MemoryFault)) };
@@ -190,23 +193,23 @@ impl Foreign {
 /// Copies `len` bytes to `to`, which belongs to a program.
 ///
 /// # Errors
-/// When it is gone; it then holds some of them, as far as it is there.
+/// When the target is unmapped; the mapped part of it then contains some of the bytes.
 ///
 /// # Safety
-/// So many bytes can be read at `from`, without a fault, and are none of those at `to`.
+/// This many bytes can be read at `from`, without a fault, and do not overlap those at `to`.
 #[inline]
 pub(crate) unsafe fn copy_into(to: *mut u8, from: *const u8, len: usize) -> Result<(), MemoryFault> {
-    // SAFETY: a copy may be left in the middle; what it writes is guarded, what it reads is the caller's promise.
+    // SAFETY: a copy may be abandoned in the middle; what it writes is guarded, what it reads is the caller's promise.
     let copy = || unsafe { ptr::copy_nonoverlapping(from, to, len) };
     // SAFETY: as above, and the kernel checks what it writes.
     unsafe { guarded(to, len, copy, || copy_by_kernel(from, to, len, true)) }
 }
 
-/// Changes eight bytes at `place`, which belong to a program, and answers what was there; as one step for other threads
-/// when they are aligned.
+/// Changes eight bytes at `place`, which belong to a program, and returns their previous value; atomic for other
+/// threads when the bytes are aligned.
 ///
 /// # Errors
-/// When they are gone.
+/// When they are unmapped.
 pub(crate) fn change_word(place: *mut u8, change: impl Fn(u64) -> Option<u64>) -> Result<u64, MemoryFault> {
     let word = place.cast::<u64>();
     let mut original = 0;
@@ -218,7 +221,7 @@ pub(crate) fn change_word(place: *mut u8, change: impl Fn(u64) -> Option<u64>) -
             original = found.unwrap_or_else(|original| original);
             return;
         }
-        // SAFETY: eight bytes, guarded, without asking for alignment.
+        // SAFETY: eight bytes, guarded, without any alignment requirement.
         original = unsafe { word.read_unaligned() };
         if let Some(changed) = change(original) {
             // SAFETY: as above.
@@ -227,13 +230,13 @@ pub(crate) fn change_word(place: *mut u8, change: impl Fn(u64) -> Option<u64>) -
     };
     let by_kernel = || {
         let mut bytes = [0; size_of::<u64>()];
-        // SAFETY: the kernel checks the one place, and the other is ours.
+        // SAFETY: the kernel checks the program's address, and the other is a local buffer.
         unsafe { copy_by_kernel(place, bytes.as_mut_ptr(), bytes.len(), false)? };
-        // SAFETY: as above. That the same bytes can be written shows that the step below does not fault.
+        // SAFETY: as above. The successful write of the same bytes shows that the step below does not fault.
         unsafe { copy_by_kernel(bytes.as_ptr(), place, bytes.len(), true) }
     };
     if IS_GUARDED && slot_of_thread(true).is_some() {
-        // SAFETY: it owns nothing, and `change` computes on numbers.
+        // SAFETY: `step` owns nothing, and `change` only computes on numbers.
         unsafe { guarded(place, size_of::<u64>(), step, || Err(MemoryFault))? };
     } else {
         by_kernel()?;
@@ -243,7 +246,7 @@ pub(crate) fn change_word(place: *mut u8, change: impl Fn(u64) -> Option<u64>) -
     Ok(original)
 }
 
-/// Copies by a call of the kernel, which checks the program's end: `to`, or else `from`.
+/// Copies with a system call, which checks the program's end: `to` if `into` is true, otherwise `from`.
 ///
 /// # Safety
 /// The other end can be read or written without a fault.
@@ -277,16 +280,15 @@ mod machine {
 
     use super::Slot;
 
-    /// Faults can be taken back.
+    /// True: faults are intercepted on this processor.
     pub(super) const IS_GUARDED: bool = true;
 
-    // `enter(work, argument, start, end, slot)` notes where `work(argument)` may fault and what to come back to, and
-    // calls it. It answers 0 when that has returned, 1 when a fault has ended it. What it notes stands above what was
-    // noted before, so a handler that interrupts an access can make one.
+    // `enter(work, argument, start, end, slot)` records where `work(argument)` may fault and where to resume, and calls
+    // it. It returns 0 when `work` has returned, 1 when a fault has ended it. The previous record is saved on the
+    // stack, so a handler that interrupts an access can perform one itself.
     //
-    // A fault comes back at `landing`, with the noted stack pointer and, in rbx, the slot: the handler sees to both.
-    // The registers that a function must leave as they were are on the stack; the flag that a copy backwards sets is
-    // cleared.
+    // A fault resumes at `landing`, with the recorded stack pointer and, in rbx, the slot: the handler sets both. The
+    // callee-saved registers are on the stack; the direction flag, which a backward copy sets, is cleared.
     std::arch::global_asm!(
         ".pushsection .text.rnic_guard,\"ax\",@progbits",
         ".p2align 4",
@@ -347,7 +349,7 @@ mod machine {
         ".popsection",
     );
 
-    // SAFETY: the functions that are defined above, as they are described there.
+    // SAFETY: the functions that are defined above, with the signatures described there.
     unsafe extern "C" {
         fn rnic_guard_enter(
             work: extern "C" fn(*mut c_void),
@@ -359,10 +361,10 @@ mod machine {
         fn rnic_guard_landing();
     }
 
-    /// See above.
+    /// See the assembly above.
     ///
     /// # Safety
-    /// `work` may be called with `argument`, and left in the middle; `slot` is the calling thread's.
+    /// `work` may be called with `argument`, and abandoned in the middle; `slot` is the calling thread's.
     #[inline]
     pub(super) unsafe fn enter(
         work: extern "C" fn(*mut c_void),
@@ -371,17 +373,17 @@ mod machine {
         end: usize,
         slot: &'static Slot,
     ) -> u32 {
-        // SAFETY: the caller's promise; the layout of a slot is what the code above knows.
+        // SAFETY: the caller's promise; the code above relies on the layout of a slot.
         unsafe { rnic_guard_enter(work, argument, start, end, slot) }
     }
 
-    /// Where a thread goes on whose guarded access has faulted.
+    /// Returns the address at which a thread resumes whose guarded access has faulted.
     pub(in crate::memory) fn landing() -> usize {
         rnic_guard_landing as *const () as usize
     }
 
-    /// The address of the thread control block, which tells threads apart (System V ABI for x86-64, thread-local
-    /// storage: it stands at its own beginning).
+    /// Returns the address of the thread control block, which identifies the thread (System V ABI for x86-64,
+    /// thread-local storage: its first word is its own address).
     #[inline]
     pub(super) fn thread_pointer() -> usize {
         let pointer: usize;
@@ -403,10 +405,10 @@ mod machine {
 
     use super::Slot;
 
-    /// Nothing takes faults back.
+    /// False: faults are not intercepted on this processor.
     pub(super) const IS_GUARDED: bool = false;
 
-    /// Does not happen.
+    /// Never called.
     // SAFETY: it does nothing.
     pub(super) unsafe fn enter(
         _: extern "C" fn(*mut c_void),
@@ -418,7 +420,7 @@ mod machine {
         unreachable!("accesses are not guarded here")
     }
 
-    /// All threads are one.
+    /// Returns the same value for all threads.
     pub(super) fn thread_pointer() -> usize {
         1
     }

@@ -1,20 +1,20 @@
-//! Payload that has come before its turn: the buffers that Falcon's resources count.
+//! Payload that has arrived out of order: the buffers that Falcon's resources count.
 
 use std::collections::HashMap;
 
 use super::Arrived;
 use crate::number::ByNumber;
 
-/// Payload by the engine's names for it. Buffers are used again: in steady state nothing is allocated.
+/// Payload by the engine's handles. Buffers are reused: in steady state there is no allocation.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    /// Never iterated. How many there are, the engine's resources bound.
+    /// Never iterated. The engine's resources bound the number of entries.
     by_handle: HashMap<u64, Vec<u8>, ByNumber>,
     free: Vec<Vec<u8>>,
 }
 
 impl Kept {
-    /// Copies `payload`.
+    /// Stores a copy of `payload` as `handle`.
     pub(crate) fn keep(&mut self, handle: u64, payload: Arrived<'_>) {
         let mut buffer = self.free.pop().unwrap_or_default();
         buffer.resize(payload.len(), 0);
@@ -22,15 +22,15 @@ impl Kept {
         self.by_handle.insert(handle, buffer);
     }
 
-    /// What is kept as `handle`.
+    /// Returns the payload stored as `handle`.
     ///
     /// # Panics
-    /// When nothing is: the engine names what it has told us to keep.
+    /// When there is none: the engine uses only handles of payload that is stored.
     pub(crate) fn get(&self, handle: u64) -> &[u8] {
         self.by_handle.get(&handle).expect("payload is kept until it is released")
     }
 
-    /// Forgets what is kept as `handle`.
+    /// Removes the payload stored as `handle`.
     pub(crate) fn release(&mut self, handle: u64) {
         if let Some(buffer) = self.by_handle.remove(&handle)
             && self.free.len() < FREE_MAX
@@ -39,14 +39,14 @@ impl Kept {
         }
     }
 
-    /// How many payloads are kept.
+    /// Returns the number of stored payloads.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.by_handle.len()
     }
 }
 
-/// Buffers that wait to be used again, at most: some windows' worth, a few megabytes.
+/// Maximum number of buffers kept for reuse: some windows of packets, a few megabytes.
 const FREE_MAX: usize = 1_024;
 
 #[cfg(test)]

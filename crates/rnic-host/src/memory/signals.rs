@@ -1,13 +1,15 @@
-//! The handler of `SIGSEGV` and `SIGBUS`: takes faults of guarded accesses back, and passes everything else on.
+//! The handler of `SIGSEGV` and `SIGBUS`: recovers from faults of guarded accesses, and passes everything else on.
 //!
-//! A program may have handlers of its own: crash reporters, virtual machines and sanitizers do. A signal that is not
-//! ours reaches them as if we were not there: with the same arguments, the same signals blocked, on the same stack. One
-//! that was installed before ours is found when ours is; one that takes the place of ours is found when the thread's
-//! signals are looked after again, within a millisecond of work, and ours is put before it. Such a handler may pass on
-//! to ours what it does not want, which then goes to the one before.
+//! A program may have its own handlers: crash reporters, virtual machines and sanitizers do. A signal that does not
+//! come from a guarded access reaches them as if this handler did not exist: with the same arguments, the same signals
+//! blocked, on the same stack. A handler that was installed before this one is recorded when this one is installed; one
+//! that replaces it is detected when the thread's signals are checked again, within a millisecond of work, and this
+//! handler is installed in front of it. Such a handler may pass unhandled signals on to this one, which then passes
+//! them to the handler before.
 //!
-//! The kernel ends a process in which a fault meets a blocked signal, whoever handles it. So a thread that touches
-//! registered memory has these two unblocked; for anything but `kill` blocking them makes no other difference.
+//! The kernel kills a process in which a fault meets a blocked signal, whichever handler is installed. So a thread that
+//! accesses registered memory has these two signals unblocked; for anything but `kill` blocking them makes no other
+//! difference.
 
 use std::ffi::{c_int, c_void};
 use std::mem;
@@ -18,16 +20,16 @@ use std::time::Instant;
 
 use super::guard::{self, Slot, slot_of_thread};
 
-/// What the program wants done with a signal, and what it wanted before.
+/// A signal handler of the program, and the one it had installed before.
 #[derive(Debug)]
 struct Wish {
-    /// A function, or one of the kernel's two words.
+    /// Address of a function, or one of the constants `SIG_DFL` and `SIG_IGN`.
     handler: AtomicUsize,
     once: bool,
     older: Option<&'static Self>,
 }
 
-/// The wishes about one signal, the newest first.
+/// The program's handlers of one signal, the newest first.
 #[derive(Debug)]
 struct Chain {
     signal: c_int,
@@ -39,16 +41,16 @@ static CHAINS: [Chain; 2] = [
     Chain { signal: libc::SIGBUS, newest: AtomicPtr::new(ptr::null_mut()) },
 ];
 
-/// Held by who changes handlers.
+/// Held while handlers are changed.
 static CHANGES: Mutex<()> = Mutex::new(());
 
 impl Chain {
     fn newest(&self) -> Option<&'static Wish> {
-        // SAFETY: null, or a wish, none of which is ever freed.
+        // SAFETY: null, or a `Wish`, which is never freed.
         unsafe { self.newest.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Makes the handler ours, unless it is.
+    /// Installs this handler, unless it is installed already.
     fn look_after(&self) {
         let present = action_of(self.signal);
         if present.sa_sigaction == entry() {
@@ -66,11 +68,12 @@ impl Chain {
         if present.sa_sigaction == libc::SIG_DFL || present.sa_sigaction == libc::SIG_IGN {
             ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
         }
-        // SAFETY: a whole structure, made from one of the system's; the handler keeps to what one may do.
+        // SAFETY: a complete structure, made from one of the system's; the handler does only what is allowed in a
+        // signal handler.
         unsafe { libc::sigaction(self.signal, &raw const ours, ptr::null_mut()) };
     }
 
-    /// Notes what the program wants now. A program that wants again what it wanted before takes no further memory.
+    /// Records the program's present handler. One that was recorded before takes no further memory.
     fn note(&self, present: &libc::sigaction) {
         let once = present.sa_flags & libc::SA_RESETHAND != 0;
         let mut known = self.newest();
@@ -87,8 +90,8 @@ impl Chain {
         self.newest.store(Box::leak(Box::new(wish)), Ordering::Release);
     }
 
-    /// Hands a signal to what the program wants done with it; `level` handlers that the program has put before ours
-    /// have handed it on to us already.
+    /// Passes a signal to the program's handler; `level` handlers that the program has installed in front of this one
+    /// have already passed it on.
     ///
     /// # Safety
     /// The arguments are those of a handler.
@@ -105,9 +108,9 @@ impl Chain {
         let was_sent = unsafe { (*info).si_code } <= 0;
         match handler {
             libc::SIG_IGN if was_sent => {}
-            // What the kernel cannot ignore it handles by default.
+            // Signals that the kernel cannot ignore get their default action.
             libc::SIG_DFL | libc::SIG_IGN => {
-                // SAFETY: a whole structure of plain bits. A fault happens again when the handler has returned.
+                // SAFETY: a complete structure of plain data. A fault occurs again when the handler has returned.
                 unsafe {
                     let mut default: libc::sigaction = mem::zeroed();
                     default.sa_sigaction = libc::SIG_DFL;
@@ -118,8 +121,7 @@ impl Chain {
                 }
             }
             handler => {
-                // SAFETY: the program has given it to the kernel as a handler, and those with one argument do not look
-                // at the others.
+                // SAFETY: the program has installed it as a handler, and handlers with one argument ignore the others.
                 unsafe {
                     let handler: unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
                         mem::transmute::<usize, _>(handler);
@@ -130,9 +132,9 @@ impl Chain {
     }
 }
 
-/// What is done with `signal` now.
+/// Returns the present action of `signal`.
 fn action_of(signal: c_int) -> libc::sigaction {
-    // SAFETY: plain bits, which the call fills; with a legal signal and nothing to change it does not fail.
+    // SAFETY: plain data, which the call fills; with a valid signal and no new action it does not fail.
     unsafe {
         let mut present: libc::sigaction = mem::zeroed();
         libc::sigaction(signal, ptr::null(), &raw mut present);
@@ -140,8 +142,8 @@ fn action_of(signal: c_int) -> libc::sigaction {
     }
 }
 
-/// Sees that faults of the calling thread reach us: unblocks both signals, and makes the handlers ours. Cheap when it
-/// was done by this thread within the last [`LOOK_EVERY_PS`].
+/// Ensures that faults of the calling thread reach this handler: unblocks both signals, and installs the handlers.
+/// Cheap when this thread has done it within the last [`LOOK_EVERY_PS`].
 ///
 /// `now` is in picoseconds since [`started`]; it wraps.
 #[inline]
@@ -152,7 +154,7 @@ pub(super) fn look_after(now: u64) {
     }
 }
 
-/// As [`look_after`], if this thread has never done so: for a single access.
+/// As [`look_after`], but only if this thread has never done so: for a single access.
 #[inline]
 pub(super) fn look_after_once() {
     if slot_of_thread(true).is_none_or(|slot| slot.looked_at.load(Ordering::Relaxed) == 0) {
@@ -162,7 +164,7 @@ pub(super) fn look_after_once() {
 
 #[cold]
 fn look_after_now(now: u64, slot: Option<&Slot>) {
-    // SAFETY: a set of plain bits, filled in before it is read.
+    // SAFETY: a signal set of plain data, filled in before it is read.
     unsafe {
         let mut both: libc::sigset_t = mem::zeroed();
         for chain in &CHAINS {
@@ -176,24 +178,25 @@ fn look_after_now(now: u64, slot: Option<&Slot>) {
     }
 }
 
-/// Picoseconds since some moment of this process; not 0.
+/// Returns the picoseconds since a fixed time of this process; not 0.
 pub(super) fn started() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     let elapsed_ns = START.get_or_init(Instant::now).elapsed().as_nanos() as u64;
     LOOK_EVERY_PS.wrapping_add(elapsed_ns.wrapping_mul(1_000))
 }
 
-/// How long a thread relies on its signals: three calls of the kernel take a thousandth of it.
+/// Time in picoseconds for which a thread relies on its signal setup: the three system calls of a check take a
+/// thousandth of it.
 const LOOK_EVERY_PS: u64 = 1_000_000_000;
 
-/// Handlers of a program that are remembered, at most; of more, the oldest are forgotten.
+/// Maximum number of recorded handlers of a program; of more, the oldest are dropped.
 const WISHES_MAX: usize = 64;
 
-/// What a program has said of its handler that holds for ours in its place.
+/// Flags of the program's handler that are kept for this handler.
 const KEPT_FLAGS: c_int = libc::SA_NODEFER | libc::SA_ONSTACK | libc::SA_RESTART;
 
-// What the kernel calls. It finds the context that the kernel has put right above its return address, and hands the
-// place on: another handler that passes a signal on to this one calls from elsewhere.
+// Entry point called by the kernel. The kernel puts the context right above the return address; its address is passed
+// on, so that a call by the kernel can be distinguished from a call by another handler that passes a signal on.
 std::arch::global_asm!(
     ".pushsection .text.rnic_guard,\"ax\",@progbits",
     ".p2align 4",
@@ -213,19 +216,19 @@ unsafe extern "C" {
     fn rnic_guard_signal();
 }
 
-/// The address of our handler.
+/// Returns the address of this handler.
 fn entry() -> usize {
     rnic_guard_signal as *const () as usize
 }
 
-/// The handler. `frame` is where the context is when the kernel calls.
+/// The signal handler. `frame` equals `context` when the kernel is the caller.
 extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, frame: *mut c_void) {
     let slot = slot_of_thread(false);
     if slot.is_some_and(|slot| take_back(slot, info, context)) {
         return;
     }
     let Some(chain) = CHAINS.iter().find(|chain| chain.signal == signal) else { return };
-    // A handler that has been left by a jump has not counted itself out.
+    // When the kernel is the caller, the count starts at 0: a handler that was left by a jump has not decremented it.
     let is_first = frame == context;
     let level = slot.filter(|_| !is_first).map_or(0, |slot| slot.passing_on.load(Ordering::Relaxed));
     if let Some(slot) = slot {
@@ -238,20 +241,20 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
     }
 }
 
-/// Sends the thread back, if it has met a fault where it is ready for one.
+/// Resumes the thread at its recorded point, if it has faulted within a guarded access. Returns whether it did.
 fn take_back(slot: &Slot, info: *mut libc::siginfo_t, context: *mut c_void) -> bool {
     let stack = slot.stack.load(Ordering::Relaxed);
     if stack == 0 {
         return false;
     }
-    // SAFETY: these are the arguments of a handler, and for the signals that this one is for the kernel says where.
+    // SAFETY: these are the arguments of a handler, and for these signals the kernel reports the address.
     let (is_of_kernel, address) = unsafe { ((*info).si_code > 0, (*info).si_addr() as usize) };
     let (start, end) = (slot.start.load(Ordering::Relaxed), slot.end.load(Ordering::Relaxed));
-    // Memory that has failed is reported by the page.
+    // Failed memory is reported with page granularity.
     if !is_of_kernel || address < start & !(PAGE - 1) || address >= end {
         return false;
     }
-    // SAFETY: as above. What a function keeps for its caller is on the stack that the thread goes back to.
+    // SAFETY: as above. The callee-saved registers are on the stack to which the thread returns.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     registers[libc::REG_RIP as usize] = guard::landing() as i64;
     registers[libc::REG_RSP as usize] = stack as i64;

@@ -1,4 +1,4 @@
-//! Connections: from messages to queue pairs and back. The protocol is in [`crate::cm`].
+//! Connections: translation between messages and queue pairs. The protocol is in [`crate::cm`].
 
 mod act;
 mod messages;
@@ -27,7 +27,7 @@ use messages::{
     attributes, capped, check_private_data, detail_of, is_others, reason_of, reply, request, terms_of_request, timing,
 };
 
-/// What a connection has on this side.
+/// Local state of a connection.
 #[derive(Debug)]
 pub(super) struct Attached {
     addresses: Addresses,
@@ -36,17 +36,18 @@ pub(super) struct Attached {
 
 #[derive(Debug)]
 enum Stage {
-    /// Somebody asks; the program has not decided.
+    /// A peer requests a connection; the program has not decided.
     Asked(Box<Request>),
-    /// We ask.
+    /// The local end has requested a connection.
     Asking(Box<Asking>),
-    /// We have accepted: what the queue pair needs to send, and what the program is told when it may.
+    /// The local end has accepted: the values that the queue pair needs to send, and the connection to report to the
+    /// program when it may.
     Accepted(QpTiming, Box<Connection>, PeerId),
-    /// In use, or over: what [`Nic::close`](super::Nic::close) has to give back.
+    /// In use, or over: the resources that [`Nic::close`](super::Nic::close) must release.
     Open(Qpn, PeerId),
 }
 
-/// What we have asked for.
+/// A connection requested by the local end.
 #[derive(Debug)]
 struct Asking {
     qpn: Qpn,
@@ -57,28 +58,28 @@ struct Asking {
     terms: Terms,
 }
 
-/// The connection manager of a NIC, and what each of its connections has.
+/// The connection manager of a NIC, and the local state of each of its connections.
 #[derive(Debug)]
 pub(super) struct Connections {
     cm: Manager,
     attached: BTreeMap<ConnectionId, Attached>,
     /// Connections by queue pair. Never iterated.
     by_qpn: HashMap<Qpn, ConnectionId>,
-    /// What the program has not been told yet.
+    /// Events that the program has not polled yet.
     events: VecDeque<ConnectionEvent>,
-    /// Prepared transports, to be shared.
+    /// Prepared transports, shared by queue pairs.
     transports: Vec<Arc<Transport>>,
-    /// Names this adapter in messages.
+    /// Identifies this adapter in messages.
     guid: u64,
-    /// Sequence number of the last message.
+    /// Sequence number of the last management message.
     gsi_psn: Psn,
-    /// First sequence numbers of connections.
+    /// Generates the first sequence numbers of connections.
     psns: SecretStream,
 }
 
 impl Connections {
     pub(super) fn new(secrets: &Secrets) -> Self {
-        // These travel.
+        // These values are sent in messages.
         let mut public = secrets.stream("public");
         Self {
             cm: Manager::new(secrets.stream("connection manager")),
@@ -92,18 +93,18 @@ impl Connections {
         }
     }
 
-    /// Returns the connection manager, which takes in messages.
+    /// Returns the connection manager, which processes messages.
     #[inline]
     pub(super) fn manager(&mut self) -> &mut Manager {
         &mut self.cm
     }
 
-    /// Returns whether the connection manager waits for an answer.
+    /// Returns whether the connection manager waits for a response.
     pub(super) fn is_busy(&self) -> bool {
         self.cm.is_busy()
     }
 
-    /// Returns when a message is to be sent again, or given up.
+    /// Returns the time at which a message is to be retransmitted, or abandoned.
     #[inline]
     pub(super) fn next_due(&self) -> Option<Time> {
         self.cm.next_timeout()
@@ -219,7 +220,7 @@ impl Connections {
         let to = addresses.dst();
         let (_, mtu_here) = narrow_way_to(device, to, config)?;
         let (theirs, private_data) = terms_of_request(request);
-        // Somebody else's stack cannot be told a smaller one.
+        // Another implementation cannot be given a smaller MTU.
         if theirs.wire_mtu == 0 || (theirs.wire_mtu > mtu_here && is_others(request)) {
             return Err(ConnectError::PathTooNarrow { to, mtu_bytes: mtu_here });
         }
@@ -299,7 +300,7 @@ impl Connections {
         };
         let qpn = *qpn;
         let remote = device.engine.query_qp(qpn).map_or(Qpn::default(), |info| info.dest_qpn);
-        // Whoever hears of the end takes for lost what is not acknowledged by then.
+        // A peer that is notified of the end treats everything as lost that is not acknowledged by then.
         device.flush_last_acks(qpn);
         let now = device.clock.now();
         if !self.cm.disconnect(now, id, remote) {
@@ -309,7 +310,7 @@ impl Connections {
         Ok(())
     }
 
-    /// See [`Nic::close`](super::Nic::close)(super::Nic::close).
+    /// See [`Nic::close`](super::Nic::close).
     pub(super) fn close(&mut self, device: &mut Device, id: ConnectionId) {
         let Some(attached) = self.attached.remove(&id) else { return };
         match attached.stage {
@@ -334,7 +335,7 @@ impl Connections {
         }
     }
 
-    /// Takes the first event that `is_wanted`; the others stay.
+    /// Takes the first event for which `is_wanted` is true; the others stay.
     pub(super) fn take_event(&mut self, is_wanted: impl Fn(&ConnectionEvent) -> bool) -> Option<ConnectionEvent> {
         let index = self.events.iter().position(is_wanted)?;
         let event = self.events.remove(index);
@@ -349,7 +350,7 @@ impl Connections {
         event
     }
 
-    /// Lets the other end use a connection, now that the program on this side knows that it is established.
+    /// Lets the remote end use a connection, now that the local program knows that it is established.
     fn confirm(&mut self, event: Option<&ConnectionEvent>) {
         if let Some(ConnectionEvent::Established(connection)) = event {
             self.cm.confirm(connection.id);
@@ -358,12 +359,12 @@ impl Connections {
 
     fn release_qp(&mut self, device: &mut Device, qpn: Qpn, peer: PeerId) {
         self.by_qpn.remove(&qpn);
-        // The program may have destroyed it itself.
+        // The program may have destroyed it already.
         let _ = device.destroy_qp(qpn);
         device.release_peer(peer);
     }
 
-    /// `profile`, prepared; queue pairs with equal profiles share one.
+    /// Returns `profile` as a prepared transport; queue pairs with equal profiles share one.
     fn transport_of(&mut self, profile: &Profile) -> Result<Arc<Transport>, ConnectError> {
         let values = |profile: &Profile| profile.options().map(|(spec, value)| (spec.name, value)).collect::<Vec<_>>();
         let parts = |profile: &Profile| {
@@ -372,7 +373,7 @@ impl Connections {
         };
         let equal = |known: &&Arc<Transport>| {
             let known = known.profile();
-            // Whether a value was chosen, too: the protocol knows that of its own.
+            // The protocol is compared as well, because it records whether a value was set explicitly.
             parts(known) == parts(profile) && known.protocol == profile.protocol && values(known) == values(profile)
         };
         if let Some(known) = self.transports.iter().find(equal) {
@@ -391,7 +392,7 @@ impl Connections {
     }
 }
 
-/// The first of the transports that the other end asks for that this end has too.
+/// Returns the first of the transports requested by the remote end that the local end has too.
 fn choose<'a>(
     device: &Device,
     to: SocketAddr,
@@ -405,7 +406,7 @@ fn choose<'a>(
     Ok(choice)
 }
 
-/// Makes a queue pair that can receive.
+/// Creates a queue pair that can receive.
 fn make_qp(device: &mut Device, attributes: &QpAttributes, connection: &QpConnection) -> Result<Qpn, ConnectError> {
     let qpn = device.create_qp(attributes)?;
     let ready = device.engine.modify_to_init(qpn);
@@ -419,12 +420,12 @@ fn make_qp(device: &mut Device, attributes: &QpAttributes, connection: &QpConnec
     }
 }
 
-/// Sets how many packets may be under way to `peer`, if it has said so: at least one.
+/// Sets the number of packets that may be in flight to `peer`, if it has specified one: at least one.
 fn set_window(device: &mut Device, peer: PeerId, packets: Option<u32>) {
     device.engine.set_peer_limit(peer, packets.map(|packets| u64::from(packets.max(1))));
 }
 
-/// The way to `to`, and the largest wire MTU on it.
+/// Returns the addresses of the path to `to`, and the largest wire MTU on it.
 fn narrow_way_to(device: &Device, to: SocketAddr, config: &ConnectionConfig) -> Result<(Addresses, u32), ConnectError> {
     let (addresses, route) = device.way_to(to).map_err(|error| match error {
         NicError::System { error, .. } => ConnectError::Unreachable { to, reason: error.to_string() },
@@ -442,7 +443,7 @@ fn falcon_word_of(device: &Device, choice: &TransportChoice) -> u32 {
     falcon_word(&choice.profile, device.config.protection.as_ref())
 }
 
-/// Both ends must have the same Falcon; `theirs` is the other end's word on it.
+/// Checks that both ends have the same Falcon settings; `theirs` is the other end's [`falcon_word`].
 fn check_falcon(device: &Device, to: SocketAddr, choice: &TransportChoice, theirs: u32) -> Result<(), ConnectError> {
     let ours = falcon_word_of(device, choice);
     if ours == 0 || ours == theirs {
@@ -452,8 +453,9 @@ fn check_falcon(device: &Device, to: SocketAddr, choice: &TransportChoice, their
     Err(ConnectError::OtherFalcon { to, theirs: falcon_text(theirs), ours: falcon_text(ours), hint })
 }
 
-/// Services of one NIC, at most.
+/// Maximum number of services of one NIC.
 const SERVICES_MAX: usize = 1_024;
 
-/// Prepared transports that are kept for the next connection: kinds of connections, not connections.
+/// Number of prepared transports that are kept for later connections; one entry serves all connections with the same
+/// settings.
 const TRANSPORTS_KEPT: usize = 64;

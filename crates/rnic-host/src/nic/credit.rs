@@ -1,4 +1,4 @@
-//! Credit messages, in and out: see [`crate::credit`].
+//! Sends and receives credit messages: see [`crate::credit`].
 
 use std::net::SocketAddr;
 
@@ -16,7 +16,7 @@ use crate::ports::is_port_of_nic;
 use crate::stats::RxDrop;
 
 impl Device {
-    /// Sends the requests that are called for, and gives room back.
+    /// Sends the credit requests that are due, and returns settled credit to the engine.
     #[cold]
     pub(super) fn heed_credits(&mut self, now: Time) {
         let Self { link, engine, secret, .. } = self;
@@ -31,13 +31,13 @@ impl Device {
         self.settle_credits();
     }
 
-    /// Repeats the requests that have not been answered in time.
+    /// Retransmits the credit requests that have not been answered in time.
     #[cold]
     pub(super) fn ask_again_for_credit(&mut self, now: Time) {
         self.link.credits.tick(now, || self.secret.cookies.bits());
     }
 
-    /// Gives room back.
+    /// Returns settled credit to the engine.
     pub(super) fn settle_credits(&mut self) {
         while let Some((peer, packets)) = self.link.credits.pop_settled() {
             self.engine.settle(peer, packets);
@@ -45,7 +45,7 @@ impl Device {
     }
 }
 
-/// A message about credit has come in, with a valid checksum.
+/// Handles a received credit message with a valid checksum.
 pub(super) fn take_in_credit(link: &mut Link, now: Time, peer: Option<PeerId>, way: &Addresses, message: Credit) {
     match message {
         Credit::Answer { cookie } => {
@@ -54,7 +54,7 @@ pub(super) fn take_in_credit(link: &mut Link, now: Time, peer: Option<PeerId>, w
             }
         }
         Credit::Request { cookie, answer_port } => {
-            // Asked in vain is asked again, so none of this needs an answer of its own.
+            // A request without a response is retransmitted by its sender, so dropping it here needs no error reply.
             let port = match link.ports {
                 Ports::OfPeer => way.src().port(),
                 Ports::OfQueuePair => answer_port,
@@ -73,7 +73,7 @@ pub(super) fn take_in_credit(link: &mut Link, now: Time, peer: Option<PeerId>, w
     }
 }
 
-/// Sends a management datagram of our own. Nobody looks at its sequence number.
+/// Sends a management datagram. Its sequence number is constant, because no receiver checks it.
 pub(super) fn send_mad(link: &mut Link, now: Time, way: &Addresses, mad: &[u8; MAD_LEN]) {
     let packet = GsiPacket { source_qpn: Qpn::GSI, psn: Psn::new(0), mad };
     link.send_soon(now, way, &packet.encode(way));

@@ -1,4 +1,4 @@
-//! The queue pairs, memory and peers of a NIC, and the wires to them.
+//! The queue pairs, memory and peers of a NIC, and its sockets.
 
 use std::collections::VecDeque;
 
@@ -24,8 +24,8 @@ use crate::secrets::{SecretStream, Secrets};
 use crate::sys::UdpSocket;
 use crate::window;
 
-/// The queue pairs, memory and peers of a NIC, and the wires to them: everything but connection management and the
-/// loop. Public methods are [`Nic`](super::Nic)'s and [`Verbs`](super::Verbs)'.
+/// The queue pairs, memory and peers of a NIC, and its sockets: everything except connection management and the loop.
+/// Its methods implement the public ones of [`Nic`](super::Nic) and [`Verbs`](super::Verbs).
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(super) config: NicConfig,
@@ -34,37 +34,37 @@ pub(crate) struct Device {
     pub(super) memory: Memory,
     pub(super) link: Link,
     pub(super) falcon: Falcon,
-    /// Something has been posted since packets left last.
+    /// Set when requests have been posted since packets were last sent.
     pub(super) has_posts: bool,
-    /// What Falcon's connections repair.
+    /// State that limits the batch size while Falcon connections recover from losses.
     pub(super) repairs: Repairs,
-    /// Where the packets of one batch are made.
+    /// Buffer in which the packets of one batch are built.
     pub(super) slab: Box<[u8]>,
-    /// What the kernel granted as receive buffer, bytes.
+    /// Size of the receive buffer that the kernel granted, in bytes.
     receive_buffer_bytes: usize,
-    /// Events of the engine that the program has not taken yet.
+    /// Engine events that the program has not polled yet.
     events: VecDeque<AsyncEvent>,
-    /// Which processes at the other ends still live.
+    /// Tracks which remote processes are still alive.
     pub(super) liveness: Liveness,
     pub(super) secret: Secret,
 }
 
-/// Streams of numbers that nobody can guess, one for each use ([`crate::secrets`]).
+/// Streams of unpredictable numbers, one for each use ([`crate::secrets`]).
 #[derive(Debug)]
 pub(super) struct Secret {
-    /// Keys of memory.
+    /// Memory keys.
     pub(super) keys: SecretStream,
-    /// Numbers of queue pairs.
+    /// Queue pair numbers.
     numbers: SecretStream,
-    /// What comes back in answers: to requests for credit, to probes.
+    /// Cookies that responses to credit requests and probes must return.
     pub(super) cookies: SecretStream,
 }
 
 impl Device {
-    /// Opens the sockets that `config` asks for, with an engine behind them.
+    /// Opens the sockets that `config` requests, and creates the engine behind them.
     ///
     /// # Errors
-    /// When the address is taken or is not one of this machine, or the system refuses a socket.
+    /// When the address is in use or is not one of this machine, or the system refuses a socket.
     pub(super) fn open(config: NicConfig, secrets: &Secrets) -> Result<Self, NicError> {
         let link = open_link(&config, secrets)?;
         let granted = link.lanes.iter().flat_map(Lane::receivers).map(UdpSocket::granted_receive_buffer);
@@ -73,11 +73,12 @@ impl Device {
             .map_err(|error| NicError::System { doing: "asking for the receive buffer", error })?;
         let mut engine = Engine::new(EngineConfig {
             line_rate: config.line_rate,
-            // Nothing that travels comes from it: keys and numbers are handed in.
+            // This secret never appears in packets: keys and queue pair numbers are supplied from outside the engine.
             secret: secrets.stream("engine").bits(),
             adaptive_thread: Some(background::start_adaptive),
         });
-        // Peers that have been heard are not probed; and `rnic top` shows what unmodified programs do.
+        // Tracks received packets, so that peers that were active lately are not probed, and so that `rnic top` shows
+        // the activity of unmodified programs.
         engine.watch();
         Ok(Self {
             clock: Clock::start(),
@@ -105,13 +106,14 @@ impl Device {
         window::receive_window(self.receive_buffer_bytes, crate::mtu::datagram_bytes(wire_mtu_bytes))
     }
 
-    /// Returns whether anything but acknowledgements may be ready to leave.
+    /// Returns whether anything other than acknowledgements may be ready to be sent.
     #[inline]
     pub(super) fn has_work(&self) -> bool {
         self.has_posts || self.link.credits.has_work()
     }
 
-    /// Takes an event of the engine, and keeps it for the program too; the oldest goes when the program reads none.
+    /// Takes an event of the engine, and also queues it for the program; the oldest queued event is discarded when the
+    /// program does not poll.
     pub(super) fn next_event(&mut self) -> Option<AsyncEvent> {
         let event = self.engine.objects_mut().poll_event()?;
         if self.events.len() == EVENTS_MAX {
@@ -121,12 +123,12 @@ impl Device {
         Some(event)
     }
 
-    /// Takes the oldest event that the program has not taken.
+    /// Takes the oldest event that the program has not polled yet.
     pub(super) fn poll_event(&mut self) -> Option<AsyncEvent> {
         self.events.pop_front()
     }
 
-    /// Makes a queue pair in the engine; chooses its number if `attributes` does not say one.
+    /// Creates a queue pair in the engine; chooses its number if `attributes` does not give one.
     pub(super) fn create_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
         let qpn = match attributes.number {
             Some(_) => self.engine.create_qp(attributes)?,
@@ -134,7 +136,7 @@ impl Device {
         };
         self.falcon.add(qpn, &attributes.transport);
         if attributes.service == Service::UnreliableDatagram {
-            // Nothing else wants to know, and each packet would tell.
+            // Marking reports are enabled only now, because nothing else needs them and they cost work for each packet.
             self.link.lanes.iter_mut().for_each(Lane::tell_markings);
         }
         Ok(qpn)
@@ -161,7 +163,7 @@ impl Device {
         Ok(())
     }
 
-    /// Returns the UDP port that packets for this NIC come to.
+    /// Returns the UDP port on which this NIC receives packets.
     pub(super) fn port(&self) -> u16 {
         self.link.local_addr().port()
     }
@@ -171,14 +173,14 @@ impl Device {
         if self.config.shared { queue_pairs_of(self.port()) } else { QUEUE_PAIRS_MAX }
     }
 
-    /// Makes a queue pair with a number that cannot be predicted: of the NIC's own range where it shares its machine.
+    /// Creates a queue pair with an unpredictable number: from the NIC's own range when several NICs share the machine.
     fn create_numbered_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
         let port = self.config.shared.then(|| self.port());
         let limit = self.queue_pairs_max();
         let mut attributes = attributes.clone();
         let first = self.secret.numbers.bits() as u32;
         for step in 0..limit {
-            // Drawn anew at first, then one after the other, so that the last free number is found too.
+            // Random indices first, then consecutive ones, so that the last free number is found too.
             let index = if step < DRAWS { self.secret.numbers.bits() as u32 } else { first.wrapping_add(step) };
             attributes.number = Some(port.map_or(Qpn::new(index), |port| number_on(port, index)));
             match self.engine.create_qp(&attributes) {
@@ -189,7 +191,7 @@ impl Device {
         Err(ResourceError::Exhausted { what: "queue pairs", limit: u64::from(limit) })
     }
 
-    /// A queue pair is about to be connected to `dest_qpn`: if that is on this machine, the way through memory is made.
+    /// Prepares the shared-memory path before a queue pair is connected to `dest_qpn`, if that is on this machine.
     pub(super) fn prepare_bypass(&mut self, peer: PeerId, dest_qpn: Qpn) {
         let now = self.clock.now();
         let Link { bypass: Some(bypass), peers, .. } = &mut self.link else { return };
@@ -199,14 +201,15 @@ impl Device {
         }
     }
 
-    /// Queue pair `qpn` has been connected: it holds the way through memory, if there is one.
+    /// Makes queue pair `qpn`, which has been connected, a user of the shared-memory path, if there is one.
     fn join_ring(&mut self, qpn: Qpn, connection: &QpConnection) {
         if let Some(bypass) = &mut self.link.bypass {
             bypass.join(qpn, (connection.peer, port_of(connection.dest_qpn)));
         }
     }
 
-    /// Queue pair `qpn` is connected no more: the last one to a peer and port takes the way through memory along.
+    /// Removes queue pair `qpn`, which is no longer connected, from the users of the shared-memory path; the last user
+    /// of a peer and port releases the path.
     pub(super) fn leave_ring(&mut self, qpn: Qpn) {
         let Some(bypass) = &mut self.link.bypass else { return };
         if let Some(target) = bypass.part(qpn) {
@@ -215,11 +218,12 @@ impl Device {
         }
     }
 
-    /// Sends the acknowledgements that queue pair `qpn`, which is about to end, owes: the last one more than once.
+    /// Sends the acknowledgements that queue pair `qpn`, which is about to be destroyed or stopped, still owes; the
+    /// last one is sent several times.
     pub(super) fn flush_last_acks(&mut self, qpn: Qpn) {
         self.flush(self.clock.now());
         for _ in 0..LAST_ACKS {
-            // A batch of its own for each: in one batch, the last acknowledgement speaks for those before.
+            // Each in its own batch: within one batch, the last acknowledgement would replace those before it.
             if !self.engine.repeat_acks(qpn) {
                 break;
             }
@@ -228,12 +232,12 @@ impl Device {
     }
 }
 
-/// Numbers drawn before they are tried one after the other.
+/// Number of random indices that are tried before consecutive ones.
 const DRAWS: u32 = 64;
 
-/// Repeats of the last acknowledgement of a queue pair that ends: with the first one, the peer misses it when four in
-/// a row are lost.
+/// Retransmissions of the last acknowledgement of a queue pair that is destroyed or stopped: counting the first one,
+/// the peer misses it only when four in a row are lost.
 const LAST_ACKS: u32 = 3;
 
-/// Events of the engine that wait for the program.
+/// Maximum number of engine events that wait for the program.
 const EVENTS_MAX: usize = 4_096;

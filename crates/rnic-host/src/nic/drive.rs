@@ -1,4 +1,4 @@
-//! The loop of a NIC: what is due, what leaves, what comes in, when to sleep.
+//! The main loop of a NIC: timers, sending, receiving, and sleeping.
 
 use rnic_base::{Duration, Time};
 
@@ -10,33 +10,33 @@ use crate::link::lane::Lane;
 use crate::presence::Return;
 use crate::sys;
 
-/// What a NIC does at a time that it has set itself.
+/// Timers of a NIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Timer {
     /// Timeouts and pacing of queue pairs.
     Engine,
-    /// Requests for credit that nobody has answered.
+    /// Unanswered requests for credit.
     Credit,
-    /// Hello messages, and their repeats.
+    /// Hello messages and their retransmissions.
     Hello,
     /// Probes to processes that have been silent.
     Liveness,
-    /// Messages of the connection manager, to be sent again or given up.
+    /// Messages of the connection manager, to be retransmitted or given up.
     Connections,
     /// Packets that impairment delays.
     Delayed,
 }
 
 impl Timer {
-    /// All of them, in the order in which they are acted on.
+    /// All timers, in the order in which they are handled.
     const ALL: [Self; 6] = [Self::Engine, Self::Credit, Self::Hello, Self::Liveness, Self::Connections, Self::Delayed];
 }
 
 impl Nic {
-    /// Sends what is due, then takes in a batch of what has arrived; answers whether anything moved.
+    /// Sends what is due, then receives a batch of what has arrived; returns whether any packet was sent or received.
     ///
-    /// In this order, what a program posts in answer to a completion, and the acknowledgements that the same packets
-    /// call for, leave together with the next call: one trip through the kernel instead of two.
+    /// In this order, requests that a program posts in response to a completion are sent by the next call together with
+    /// the acknowledgements of the same packets: one kernel crossing instead of two.
     pub fn progress(&mut self) -> bool {
         let now = self.device.clock.now();
         let gap = self.come_back(now);
@@ -45,8 +45,9 @@ impl Nic {
                 self.expire(timer, now, gap);
             }
         }
-        // A packet or two that have just come in call for acknowledgements, which wait for one more call: the program
-        // may be about to post something that they can leave with. After more than that the other side waits for them.
+        // Acknowledgements of one or two packets that have just arrived wait for one more call, because the program may
+        // be about to post something that they can be sent with. After more packets the other side is waiting for the
+        // acknowledgements, so they are sent without delay.
         let waits = std::mem::take(&mut self.acks_may_wait) && !self.device.has_work();
         let sent = waits || self.flush(now);
         let before = self.device.engine.stats().packets_received;
@@ -57,7 +58,7 @@ impl Nic {
         let few = self.device.engine.stats().packets_received - before <= FEW_PACKETS;
         self.acks_may_wait = received && few && !waits;
         if std::mem::take(&mut self.device.link.has_answers) {
-            // Peers wait for them.
+            // Peers wait for these responses.
             self.device.link.send_waiting(now);
         }
         if self.device.link.has_late_errors {
@@ -70,7 +71,7 @@ impl Nic {
         received || sent
     }
 
-    /// Wakes what went to sleep with the NIC; answers how long ago it was driven last.
+    /// Wakes the sockets and the shared-memory path after a sleep; returns the time since the NIC was last driven.
     #[inline]
     fn come_back(&mut self, now: Time) -> Duration {
         let link = &mut self.device.link;
@@ -84,13 +85,13 @@ impl Nic {
         let Return { gap, absence } = self.presence.come_back(now);
         if absence > Duration::ZERO {
             self.device.engine.note_absence(now, absence);
-            // Packets that arrived meanwhile wait at quiet sockets too.
+            // Packets that arrived during the absence may also wait at quiet sockets.
             self.device.link.lanes.iter_mut().for_each(Lane::wake);
         }
         gap
     }
 
-    /// Returns when a timer expires, if it runs.
+    /// Returns the time at which a timer expires, if it runs.
     #[inline]
     fn due(&self, timer: Timer) -> Option<Time> {
         match timer {
@@ -103,7 +104,7 @@ impl Nic {
         }
     }
 
-    /// Acts on a timer that has expired, when the NIC was driven last `gap` ago.
+    /// Handles a timer that has expired, given that the NIC was last driven `gap` ago.
     fn expire(&mut self, timer: Timer, now: Time, gap: Duration) {
         match timer {
             Timer::Engine => {
@@ -115,18 +116,19 @@ impl Nic {
             Timer::Credit => self.device.ask_again_for_credit(now),
             Timer::Hello => self.device.say_hello(now),
             Timer::Liveness => self.device.probe_silent(now),
-            // Behind what has come in, which may be the answer: `Connections::run`.
+            // `Connections::run` handles these after receiving, because a received message may be the response that
+            // stops the timer.
             Timer::Connections => {}
-            // With everything else that leaves: `Link::send_waiting`.
+            // `Link::send_waiting` sends these together with all other packets.
             Timer::Delayed => {}
         }
     }
 
-    /// Takes in what has come while nobody drove the NIC: acknowledgements among it were in time, and what they
-    /// acknowledge is not to be taken for lost because they were not looked at.
+    /// Receives what arrived while the NIC was not driven: acknowledgements among it arrived in time, and the packets
+    /// that they acknowledge must not be taken for lost because the sockets were not read.
     #[cold]
     fn catch_up(&mut self, now: Time) {
-        // Those that were quiet, too.
+        // Includes lanes that have been quiet.
         self.device.link.lanes.iter_mut().for_each(Lane::wake);
         for _ in 0..CATCH_UP_LOOKS {
             if !self.receive(now) {
@@ -135,20 +137,20 @@ impl Nic {
         }
     }
 
-    /// Takes in what has arrived, up to a budget; answers whether there was anything.
+    /// Receives what has arrived, up to a budget; returns whether there was anything.
     #[inline]
     fn receive(&mut self, now: Time) -> bool {
         self.rx.receive_while_busy(now, &mut self.device, self.connections.manager())
     }
 
-    /// Sends what is ready, up to a budget; answers whether anything left.
+    /// Sends what is ready, up to a budget; returns whether anything was sent.
     #[inline]
     fn flush(&mut self, now: Time) -> bool {
         self.connections.send_messages(now, &mut self.device.link);
         self.device.flush(now)
     }
 
-    /// Acts on what the network has reported about datagrams sent earlier.
+    /// Handles the errors that the network has reported about datagrams sent earlier.
     #[cold]
     fn handle_late_errors(&mut self, now: Time) {
         let Self { device, connections, .. } = self;
@@ -165,11 +167,11 @@ impl Nic {
         }
     }
 
-    /// Sleeps until a packet arrives, something is due, or `at_most` is over. Call it when [`Nic::progress`] has
-    /// answered false and there is nothing else to do.
+    /// Sleeps until a packet arrives, a timer expires, or `at_most` is over. Call it when [`Nic::progress`] has
+    /// returned false and there is nothing else to do.
     ///
     /// # Errors
-    /// When the system does not let us wait.
+    /// When the system call fails.
     pub fn wait(&mut self, at_most: Duration) -> Result<(), NicError> {
         if self.wants_progress() {
             return Ok(());
@@ -178,7 +180,7 @@ impl Nic {
         if timeout == Duration::ZERO {
             return Ok(());
         }
-        // Rounded up: waking too early would only mean waking twice.
+        // Rounded up, because a wakeup before the deadline only causes a second one.
         let timeout_ns = timeout.as_ps().div_ceil(1_000);
         let failed = |error| NicError::System { doing: "waiting for packets", error };
         let held_up = self.device.link.is_held_by_kernel();
@@ -188,13 +190,14 @@ impl Nic {
         Ok(())
     }
 
-    /// How long until [`Nic::progress`] has work even if nothing comes in; `None` when only packets can make some.
+    /// Returns the time until [`Nic::progress`] has work even if no packet arrives; `None` when only arriving packets
+    /// can cause work.
     pub fn next_deadline(&self) -> Option<Duration> {
         let now = self.device.clock.now();
         self.next_due(now).map(|due| due.since(now))
     }
 
-    /// When [`Nic::progress`] has work, even if nothing comes in.
+    /// Returns the time at which [`Nic::progress`] has work even if no packet arrives.
     fn next_due(&self, now: Time) -> Option<Time> {
         let is_held_up = self.device.link.is_held_up();
         if self.device.engine.has_packets() && !is_held_up {
@@ -204,26 +207,28 @@ impl Nic {
         Timer::ALL.iter().filter_map(|timer| self.due(*timer)).chain(held_up_until).min()
     }
 
-    /// Sends what has been posted, and nothing else: for whoever posts and will not call [`Nic::progress`] soon. What
-    /// is posted between two of these calls leaves together, which costs the kernel little more than one packet.
+    /// Sends what has been posted, and does nothing else: for callers that post and will not call [`Nic::progress`]
+    /// soon. Requests posted between two of these calls are sent together, which costs the kernel little more than one
+    /// packet.
     #[inline]
     pub fn doorbell(&mut self) {
         let now = self.device.clock.now();
         self.flush(now);
     }
 
-    /// Sends what is ready; answers whether there is more to do at once. When not, and until the next call of
-    /// [`Nic::progress`], whatever comes in makes one of [`Nic::raw_fds`] readable: only then may one sleep on them.
-    /// Peers on this machine then pay a call of the kernel for waking this NIC, so it is for those who do sleep;
-    /// whoever only wants to send calls [`Nic::doorbell`].
+    /// Sends what is ready; returns whether there is more to do immediately. When not, and until the next call of
+    /// [`Nic::progress`], everything that arrives makes one of [`Nic::raw_fds`] readable: only then may the caller
+    /// sleep on them. Peers on this machine then pay a system call for waking this NIC, so call it only before
+    /// sleeping; a caller that only wants to send uses [`Nic::doorbell`].
     pub fn wants_progress(&mut self) -> bool {
         let now = self.device.clock.now();
-        // What was received last may have called for answers.
+        // Packets received last may have made responses necessary.
         if self.flush(now) && !self.device.link.is_held_up() {
             return true;
         }
         let link = &mut self.device.link;
-        // Whoever comes back has been woken by one of them, perhaps.
+        // The caller may sleep on these sockets; the next call must poll all of them, because any of them may have
+        // woken it.
         link.lanes.iter_mut().for_each(Lane::wake);
         let has_come = link.bypass.as_mut().is_some_and(|bypass| bypass.fall_asleep() && bypass.wake_up());
         if !has_come {
@@ -234,15 +239,16 @@ impl Nic {
     }
 }
 
-/// Sockets that were read within this time have nothing old in them: a timeout is a good deal longer.
+/// Sockets that were read within this time contain no old packets: a timeout is a good deal longer.
 const LOOKED_LATELY: Duration = Duration::from_us(20);
 
-/// Reads of the sockets before timeouts are believed, at most: a full receive buffer takes fewer.
+/// Maximum number of reads of the sockets before timeouts are processed: emptying a full receive buffer takes fewer.
 const CATCH_UP_LOOKS: u32 = 256;
 
-/// Packets that a program gets that waits for an answer: the answer, and an acknowledgement of the request.
+/// Number of packets that a program receives when it waits for a response: the response, and an acknowledgement of the
+/// request.
 const FEW_PACKETS: u64 = 2;
 
-/// How long to sleep when the kernel has no room for packets and does not say when it will: a queue of an interface
+/// Sleep time when the kernel has no space for packets and does not report when it will: the queue of an interface
 /// drains in less.
 const HELD_UP_WAIT: Duration = Duration::from_us(500);

@@ -1,4 +1,4 @@
-//! Falcon's packets between the engine and the wire, sockets or memory, both ways.
+//! Moves Falcon packets between the engine and the wire (UDP sockets or shared memory), in both directions.
 
 use rnic_base::Time;
 use rnic_engine::{Departure, Engine, FalconTransmit, MemoryFault};
@@ -12,7 +12,7 @@ use crate::link::batch::{Batch, Way};
 use crate::marking::Marking;
 use crate::memory::Memory;
 
-/// What packets are made from.
+/// The objects from which packets are built.
 pub(super) struct Out<'a, 'slab> {
     pub(super) engine: &'a mut Engine,
     pub(super) memory: &'a Memory,
@@ -22,23 +22,24 @@ pub(super) struct Out<'a, 'slab> {
 }
 
 impl Out<'_, '_> {
-    /// Adds a packet, the last that the engine has handed out, to the batch, or, where its payload is gone, what takes
-    /// its place.
+    /// Adds a packet, the last one that the engine returned, to the batch; when its payload memory is no longer mapped,
+    /// adds the packet that replaces it.
     #[inline]
     pub(super) fn add_or_fault(&mut self, now: Time, transmit: &FalconTransmit) {
         if self.add(now, transmit).is_err() {
             self.link.stats.payload_faults += 1;
-            // What stands in its place has no payload.
+            // The replacement has no payload.
             if let Some(instead) = self.engine.fault_payload().and_then(Departure::falcon).copied() {
                 let _ = self.add(now, &instead);
             }
         }
     }
 
-    /// Adds a packet to the batch, unless something else becomes of it.
+    /// Adds a packet to the batch, unless it is dropped or delayed by impairment, sent through shared memory or
+    /// fragmented.
     ///
     /// # Errors
-    /// When its payload is gone: then it does not leave.
+    /// When its payload memory is no longer mapped: then it is not sent.
     #[inline]
     fn add(&mut self, now: Time, transmit: &FalconTransmit) -> Result<(), MemoryFault> {
         let peer = self.link.peers.get(transmit.peer);
@@ -71,7 +72,7 @@ impl Out<'_, '_> {
         batch.add_with(way, len, link.segmentation, |out| falcon.write(now, transmit, engine.segments(), memory, out))
     }
 
-    /// Which way a packet takes over UDP.
+    /// Returns the path that a packet takes over UDP.
     #[inline]
     fn way_of(&mut self, transmit: &FalconTransmit, port: u16) -> Way {
         let path = self.falcon.path_of(transmit);
@@ -82,8 +83,9 @@ impl Out<'_, '_> {
         Way { peer: transmit.peer, port, path, marking: Marking::NONE }
     }
 
-    /// Sends a packet whose datagram has `len` bytes to another NIC of this machine through memory; answers whether it
-    /// is gone. With a key the datagram travels as it would over UDP; without, its check value stays behind.
+    /// Sends a packet whose datagram has `len` bytes to another NIC of this machine through shared memory; returns
+    /// whether it has been sent or queued. With a key the datagram is transferred as over UDP; without one, its check
+    /// value is left out.
     #[inline]
     fn send_by_memory(
         &mut self,
@@ -114,8 +116,8 @@ impl Out<'_, '_> {
         Ok(taken != Taken::No)
     }
 
-    /// The same by way of a copy of the whole datagram, which is not made before somebody is there to read it: a key
-    /// seals no packet twice.
+    /// As `send_by_memory`, but sends a copy of the complete datagram. The copy is not made before a reader is
+    /// attached, because a key must not seal a packet twice.
     #[inline(never)]
     fn send_whole_by_memory(
         &mut self,
@@ -142,14 +144,14 @@ impl Out<'_, '_> {
         stats.count_bypass(taken, bytes.len());
         match taken {
             Taken::Full => self.link.wait_for_room(now, target, bytes, kind),
-            // Its reader has gone just now.
+            // The reader has detached in the meantime.
             Taken::No => stats.count_bypass(Taken::Lost, bytes.len()),
             Taken::Yes | Taken::Lost => {}
         }
         Ok(true)
     }
 
-    /// A copy of a packet's datagram, which has `len` bytes.
+    /// Returns a copy of a packet's datagram, which has `len` bytes.
     fn whole(&mut self, now: Time, transmit: &FalconTransmit, len: u32) -> Result<Vec<u8>, MemoryFault> {
         let mut bytes = Vec::new();
         write_whole(self.falcon, now, transmit, self.engine, self.memory, len, &mut bytes)?;
@@ -157,7 +159,7 @@ impl Out<'_, '_> {
     }
 }
 
-/// Makes `bytes` the datagram of a packet, which has `len` of them.
+/// Writes the datagram of a packet, which has `len` bytes, to `bytes`.
 fn write_whole(
     falcon: &mut Falcon,
     now: Time,

@@ -1,5 +1,5 @@
-//! Regions that cover all memory of the process (implicit on-demand paging), memory windows, and what extended reliable
-//! connections need.
+//! Regions that cover all memory of the process (implicit on-demand paging), memory windows, and calls for extended
+//! reliable connections.
 
 use rnic_engine::{
     Access, CqId, Key, MemoryError, MemoryRegion, ModifyError, PdId, PostError, ResourceError, SendRequest, SrqId,
@@ -15,10 +15,10 @@ impl Verbs<'_> {
     /// Registers all memory that the process has or will have, each byte under its own address.
     ///
     /// # Errors
-    /// When the rights make no sense or there are too many regions.
+    /// When the rights are invalid or there are too many regions.
     ///
     /// # Safety
-    /// What [`Verbs::register_raw`] demands is true of every range that a request or a peer names by this key.
+    /// The requirements of [`Verbs::register_raw`] hold for every range that a request or a peer names by this key.
     pub unsafe fn register_everything(&mut self, pd: PdId, access: Access) -> Result<Region, NicError> {
         let slot = self.device.memory.everything();
         let (addr, len) = (EVERYTHING.start, EVERYTHING.end - EVERYTHING.start);
@@ -26,10 +26,10 @@ impl Verbs<'_> {
         Ok(Region { slot, key, addr, len: len as usize })
     }
 
-    /// Registers a region of the engine under a key that nobody can predict.
+    /// Registers a region of the engine under an unpredictable key.
     pub(super) fn register_in_engine(&mut self, region: MemoryRegion) -> Result<Key, MemoryError> {
         loop {
-            // One that is taken is drawn again: with a million regions one in 4096 is.
+            // A key that is taken is generated again: with a million regions one in 4096 is.
             let key = Key(self.device.secret.keys.bits() as u32);
             match self.device.engine.objects_mut().register_as(key, region) {
                 Err(MemoryError::KeyTaken(_)) => {}
@@ -38,10 +38,10 @@ impl Verbs<'_> {
         }
     }
 
-    /// See [`rnic_engine::Objects::allocate_window`]. Nobody can predict the first 24 bits of the key.
+    /// See [`rnic_engine::Objects::allocate_window`]. The first 24 bits of the key are unpredictable.
     ///
     /// # Errors
-    /// When the protection domain does not exist or there are too many.
+    /// When the protection domain does not exist or there are too many windows.
     pub fn allocate_window(&mut self, pd: PdId, kind: WindowKind) -> Result<Key, MemoryError> {
         loop {
             let key = Key(self.device.secret.keys.bits() as u32);
@@ -55,7 +55,7 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Objects::free_window`].
     ///
     /// # Errors
-    /// When there is none.
+    /// When the window does not exist.
     pub fn free_window(&mut self, key: Key) -> Result<(), MemoryError> {
         self.device.engine.objects_mut().free_window(key)
     }
@@ -77,7 +77,7 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Engine::make_target`].
     ///
     /// # Errors
-    /// When the queue pair cannot be one.
+    /// When the queue pair cannot become a target.
     pub fn make_target(&mut self, qpn: Qpn, domain: u32) -> Result<(), ModifyError> {
         self.device.engine.make_target(qpn, domain)
     }

@@ -1,4 +1,4 @@
-//! Hello messages, in and out: see [`crate::hello`].
+//! Sends and receives hello messages: see [`crate::hello`].
 
 use rnic_base::Time;
 use rnic_engine::{PeerId, QpConnection, Service};
@@ -14,9 +14,10 @@ use crate::notice::Notice;
 use crate::stats::RxDrop;
 
 impl Device {
-    /// Queue pair `qpn` has been connected by a program that knows the far end's number and nothing else of it.
+    /// Schedules the hello of queue pair `qpn`, which a program has connected knowing only the remote queue pair's
+    /// number.
     pub(super) fn greet(&mut self, qpn: Qpn, connection: &QpConnection) {
-        // Others agree by the connection manager, or are no NICs of ours.
+        // With other port modes, the ends negotiate by the connection manager, or the peers are not OpenRNIC NICs.
         if self.link.ports != Ports::OfQueuePair {
             return;
         }
@@ -29,7 +30,7 @@ impl Device {
         self.link.hellos.connected(self.clock.now(), qpn, far_end, terms);
     }
 
-    /// Says what new connections go by.
+    /// Sends the hello messages that are due: the terms of new connections.
     #[cold]
     pub(super) fn say_hello(&mut self, now: Time) {
         for letter in self.link.hellos.take_due(now) {
@@ -38,7 +39,7 @@ impl Device {
     }
 }
 
-/// A hello has come in, with a valid checksum.
+/// Handles a received hello with a valid checksum.
 pub(super) fn take_in_hello(link: &mut Link, now: Time, peer: Option<PeerId>, hello: &Hello) {
     if link.ports == Ports::RoceV2
         && let Some(known) = peer.and_then(|peer| link.peers.look_up(peer))
@@ -48,7 +49,7 @@ pub(super) fn take_in_hello(link: &mut Link, now: Time, peer: Option<PeerId>, he
     if link.ports != Ports::OfQueuePair {
         return link.stats.drop_datagram(RxDrop::Management);
     }
-    // Whoever is connected first speaks to one who knows of no peer yet.
+    // The end that is connected first sends to a NIC that does not have it as a peer yet.
     let Some(peer) = peer else { return };
     let (answer, differs) = link.hellos.heard(peer, hello);
     if let Some(letter) = answer.filter(|_| !link.is_crowded_by_answers()) {
@@ -63,9 +64,9 @@ pub(super) fn take_in_hello(link: &mut Link, now: Time, peer: Option<PeerId>, he
     }
 }
 
-/// Sends a message to the NIC that the far end's number names.
+/// Sends a message to the NIC that the remote queue pair number names.
 fn send(link: &mut Link, now: Time, letter: &Letter) {
-    // A program may have given the peer back since it connected the queue pair.
+    // The program may have released the peer since it connected the queue pair.
     let Some(known) = link.peers.look_up(letter.peer) else { return };
     let way = known.way(link.port_of(known, letter.hello.to));
     link.stats.hellos_sent += 1;

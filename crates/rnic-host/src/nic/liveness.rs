@@ -1,4 +1,4 @@
-//! Probes to the processes at the other ends, and what their answers do to queue pairs: see [`crate::liveness`].
+//! Probes remote processes, and applies the results to queue pairs: see [`crate::liveness`].
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -15,14 +15,14 @@ use crate::marking::Marking;
 use crate::sys::Outgoing;
 
 impl Device {
-    /// A queue pair has been connected.
+    /// Starts the liveness timer when a queue pair has been connected.
     pub(super) fn watch_life(&mut self) {
         if !self.config.real_roce_peers {
             self.liveness.start(self.clock.now());
         }
     }
 
-    /// Probes those who have been silent.
+    /// Probes the processes that have been silent.
     #[cold]
     pub(super) fn probe_silent(&mut self, now: Time) {
         let heard = self.heard();
@@ -33,7 +33,8 @@ impl Device {
         }
     }
 
-    /// Packets that have come from the queue pairs of each process that ours are connected to, and that may be probed.
+    /// Returns, for each remote process that connected queue pairs of this NIC have as peer and that may be probed, the
+    /// number of packets that have arrived from its queue pairs.
     fn heard(&self) -> BTreeMap<Place, u64> {
         let mut heard = BTreeMap::new();
         for view in self.engine.queue_pairs().filter(|view| is_connected(view) && self.would_believe(view.peer)) {
@@ -45,8 +46,8 @@ impl Device {
         heard
     }
 
-    /// Whether what is said in the name of `peer`'s host is to be believed: where packets are sealed, what is not
-    /// sealed counts within this machine alone, where nobody else can say it.
+    /// Returns whether unsealed messages from the address of `peer`'s host are trusted: with packet protection, an
+    /// unsealed message counts only within this machine, where no other host can forge it.
     fn would_believe(&self, peer: PeerId) -> bool {
         self.config.protection.is_none() || self.link.peers.look_up(peer).is_some_and(|peer| is_here(&peer.addresses))
     }
@@ -61,7 +62,7 @@ impl Device {
         let (to, parts) = (SockAddr::from(to), [IoSlice::new(&bytes)]);
         let message = Outgoing { to: &to, from, parts: &parts, segment: None, marking: Marking::NONE };
         let socket = link.lanes[link.lane_of(addresses.dst().ip())].own();
-        // The first error may be a late one about an earlier datagram, which is in the queue of errors all the same.
+        // The first error may be a pending one about an earlier datagram; that one is also in the error queue.
         let tries = (0..SEND_TRIES).map(|_| socket.send(&[message]));
         let failed = tries.take_while(Result::is_err).count();
         link.has_late_errors |= failed > 0;
@@ -71,7 +72,8 @@ impl Device {
         }
     }
 
-    /// Nobody has the port of `address`, says a report that quotes a datagram of ours that began with `quoted`.
+    /// Handles an error report that no process has the port of `address`; `quoted` is the beginning of the datagram
+    /// that the report quotes.
     pub(super) fn note_refusal(&mut self, now: Time, address: SocketAddr, quoted: &[u8]) {
         let Some(nonce) = quoted_nonce(quoted).filter(|_| self.liveness.next_due().is_some()) else { return };
         let peers: Vec<PeerId> = self.link.peers.at(self.link.peer_at(address)).collect();
@@ -81,14 +83,14 @@ impl Device {
         }
         let heard = self.heard();
         for place in gone {
-            // Otherwise something has come after all, since the last probe but one.
+            // Otherwise a packet has arrived after all, since the last probe but one.
             if self.liveness.remove(place) == heard.get(&place).copied() {
                 self.give_up_on(now, place);
             }
         }
     }
 
-    /// Nobody is at `place` any more.
+    /// Fails the connections to `place`, whose process no longer exists.
     fn give_up_on(&mut self, now: Time, place: Place) {
         let concerned = |view: &QpView| is_connected(view) && self.place_of(view) == place;
         let qpns: Vec<Qpn> = self.engine.queue_pairs().filter(concerned).map(|view| view.info.number).collect();
@@ -101,9 +103,9 @@ impl Device {
         self.link.stats.peers_gone += 1;
     }
 
-    /// Where the process at the far end of a queue pair lives.
+    /// Returns the location of the process at the remote end of a queue pair.
     fn place_of(&self, view: &QpView) -> Place {
-        // The peer of a queue pair that is connected stays known.
+        // A peer stays in the table while a queue pair is connected to it.
         let port = self.link.peers.look_up(view.peer).map_or(0, |peer| self.link.port_of(peer, view.info.dest_qpn));
         (view.peer, port)
     }
@@ -114,5 +116,5 @@ fn is_connected(view: &QpView) -> bool {
     has_peer && view.info.service != Service::UnreliableDatagram
 }
 
-/// Several late errors may wait on one socket.
+/// Attempts to send one probe: several pending errors may wait on one socket.
 const SEND_TRIES: usize = 4;

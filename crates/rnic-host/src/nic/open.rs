@@ -17,7 +17,7 @@ use crate::notice::Notice;
 use crate::secrets::Secrets;
 use crate::sys::{self, SocketOptions, UdpSocket};
 
-/// Opens the sockets that `config` asks for.
+/// Opens the sockets that `config` requests.
 pub(super) fn open_link(config: &NicConfig, secrets: &Secrets) -> Result<Link, NicError> {
     let ports = match (config.shared, config.real_roce_peers) {
         (false, _) => Ports::OfPeer,
@@ -54,8 +54,9 @@ pub(super) fn open_link(config: &NicConfig, secrets: &Secrets) -> Result<Link, N
 
 /// Opens the socket of a NIC at one address.
 ///
-/// Port 4791 of all addresses may belong to NICs that share it, to send from. They hear nothing there, so one address
-/// of it can still be had, by one: the claim is for those who come this way, whom the kernel would not tell apart.
+/// NICs that share the machine may have bound port 4791 of all addresses, to send from. They receive nothing there, so
+/// one NIC can still bind one address of it. The claim makes it only one: the kernel would not distinguish two NICs
+/// that bind the same address this way.
 fn open_fixed(options: &SocketOptions) -> io::Result<(UdpSocket, Option<UnixDatagram>)> {
     match UdpSocket::open(options) {
         Err(error)

@@ -1,4 +1,4 @@
-//! The peers of a NIC: acquired and released by whoever connects queue pairs.
+//! The peers of a NIC: acquired and released by the callers that connect queue pairs.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -28,7 +28,7 @@ impl Device {
     /// See [`Nic::release_peer`](super::Nic::release_peer).
     ///
     /// # Panics
-    /// When nobody holds it.
+    /// When it is not acquired.
     pub(super) fn release_peer(&mut self, peer: PeerId) {
         if self.link.peers.release(peer) {
             self.link.credits.forget_peer(peer);
@@ -41,7 +41,7 @@ impl Device {
         }
     }
 
-    /// Returns the number of the peer on the way `addresses`, a new one if nobody has acquired it.
+    /// Returns the number of the peer with `addresses`, a new one if it has not been acquired.
     ///
     /// # Errors
     /// When there are too many.
@@ -58,7 +58,7 @@ impl Device {
         self.link.peers.impair_all(|number| make_impairment(&self.config, number));
     }
 
-    /// The way to `address`: our and its address, and what the kernel knows of the path.
+    /// Returns the path to `address`: the local and the remote address, and the kernel's route properties.
     pub(super) fn way_to(&self, address: SocketAddr) -> Result<(Addresses, Route), NicError> {
         if self.config.shared && !self.config.real_roce_peers {
             return Err(NicError::Mode(
@@ -112,7 +112,7 @@ impl Device {
         Ok(peer)
     }
 
-    /// Divides what may be under way among all peers.
+    /// Divides the packets that may be in flight among all peers.
     fn share_windows(&mut self) {
         let peers = self.link.peers.len();
         for id in self.link.peers.ids() {
@@ -123,7 +123,7 @@ impl Device {
         }
     }
 
-    /// Warns when a queue pair is about to be connected to a number that cannot be one of a NIC of ours.
+    /// Warns when a queue pair is about to be connected to a number that cannot belong to an OpenRNIC NIC.
     pub(super) fn warn_of_real_peer(&mut self, peer: PeerId, dest_qpn: Qpn) {
         if self.link.ports == Ports::OfQueuePair
             && !is_port_of_nic(port_of(dest_qpn))
@@ -135,7 +135,7 @@ impl Device {
     }
 }
 
-/// What happens to packets on the way to the `number`-th peer, if anything does.
+/// Returns the impairment of packets to the `number`-th peer, if there is any.
 fn make_impairment(config: &NicConfig, number: u64) -> Option<Box<PeerImpairment>> {
     let impairment = &config.impairment;
     (!impairment.is_none()).then(|| PeerImpairment::new(impairment, &config.name, number))

@@ -1,4 +1,4 @@
-//! From the socket to the engine. Every byte here is a stranger's.
+//! Passes packets from the sockets to the engine. All input here is untrusted.
 
 use std::net::SocketAddr;
 
@@ -26,7 +26,7 @@ use crate::ports::port_of;
 use crate::stats::RxDrop;
 use crate::sys::ReceiveBatch;
 
-/// Buffers, and how many of them the next call fills.
+/// Receive buffers, and the number of them that the next call may fill.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     batch: ReceiveBatch,
@@ -38,10 +38,10 @@ impl Receiver {
         Self { batch: ReceiveBatch::new(BUFFERS), wanted: 1 }
     }
 
-    /// Takes in what has arrived, up to a budget; answers whether there was anything.
+    /// Receives what has arrived, up to a budget; returns whether there was anything.
     ///
-    /// After a long train more is likely to be there, and one acknowledgement will do for all of it. After little the
-    /// program comes first: it may wait for just this.
+    /// After a long train more packets are likely to be waiting, and one acknowledgement covers all of it. After a
+    /// short one the program runs first, because it may be waiting for just this.
     pub(super) fn receive_while_busy(&mut self, now: Time, device: &mut Device, cm: &mut Manager) -> bool {
         device.memory.look_after(now);
         let mut any = false;
@@ -56,7 +56,7 @@ impl Receiver {
         any
     }
 
-    /// Takes in a batch of datagrams of every socket; answers whether there were any.
+    /// Receives a batch of datagrams from every socket; returns whether there were any.
     fn receive(&mut self, now: Time, device: &mut Device, cm: &mut Manager) -> bool {
         let mut any = self.receive_by_memory(now, device, cm);
         let link = &device.link;
@@ -72,7 +72,8 @@ impl Receiver {
         any
     }
 
-    /// Takes in what other NICs of this machine have put into memory; answers whether there was anything.
+    /// Receives the packets that other NICs of this machine have put into shared memory; returns whether there were
+    /// any.
     fn receive_by_memory(&mut self, now: Time, device: &mut Device, cm: &mut Manager) -> bool {
         if device.link.bypass.as_ref().is_none_or(|bypass| !bypass.is_used()) {
             return false;
@@ -104,7 +105,7 @@ impl Receiver {
             let Some(socket) = device.link.lanes[lane].receivers().nth(receiver) else { break };
             match socket.receive(&mut self.batch, self.wanted) {
                 Ok(0) => {
-                    // Asking for one is cheapest, and most often one comes after none.
+                    // Requesting one is cheapest, and usually one datagram follows an empty read.
                     self.wanted = 1;
                 }
                 Ok(count) => {
@@ -116,7 +117,8 @@ impl Receiver {
                     any = true;
                 }
                 Err(_) => {
-                    // About something that was sent. Now that the kernel has said so, receiving goes on.
+                    // The error concerns a datagram sent earlier. The kernel has reported it once, so receiving
+                    // continues.
                     device.link.has_late_errors = true;
                     any = true;
                 }
@@ -126,7 +128,7 @@ impl Receiver {
     }
 }
 
-/// Where datagrams go that have come in.
+/// Receivers of arriving datagrams: the parts of a NIC that process them.
 struct Arrivals<'a> {
     engine: &'a mut Engine,
     memory: &'a mut Memory,
@@ -143,14 +145,14 @@ impl<'a> Arrivals<'a> {
         Self { engine, memory, link, falcon, cm, clock }
     }
 
-    /// Takes in what a ring holds, up to a budget.
+    /// Receives the records of a ring, up to a budget.
     ///
     /// # Errors
-    /// When what the ring says of itself makes no sense.
+    /// When the ring's indices or lengths are invalid.
     fn read_ring(&mut self, now: Time, incoming: &mut Incoming) -> Result<(), Broken> {
         let Incoming { consumer, source, local, .. } = incoming;
         let local = SocketAddr::new(*local, self.link.local_addr().port());
-        // When Falcon's packets have come that are there by now: its sender and we compare clocks.
+        // Arrival time of the Falcon packets that are in the ring by now: the sender and this NIC compare clocks.
         let mut came = None;
         for _ in 0..RECORDS_AT_ONCE {
             if consumer.has_read_what_it_knows() {
@@ -185,7 +187,7 @@ impl<'a> Arrivals<'a> {
         Ok(())
     }
 
-    /// Takes in a batch of trains that have come to `bound`.
+    /// Receives a batch of trains that arrived at `bound`.
     fn take_in(&mut self, now: Time, bound: SocketAddr, batch: &mut ReceiveBatch) {
         self.link.stats.receive_calls += 1;
         for (incoming, bytes) in batch.iter_mut() {
@@ -203,9 +205,10 @@ impl<'a> Arrivals<'a> {
                 self.link.stats.datagrams_received += 1;
                 self.take_in_datagram(now, &way, bytes);
             }
-            // When a datagram of Falcon has come, as near as can be: its sender and we compare clocks.
+            // Arrival time of a Falcon datagram, as exact as possible: the sender and this NIC compare clocks.
             let mut came = None;
-            // Each by itself: senders and the kernel make trains of whatever goes the same way.
+            // Each datagram is classified by itself, because senders and the kernel form trains of any datagrams with
+            // the same addresses.
             for datagram in bytes.chunks_mut(incoming.segment.max(1)) {
                 self.link.stats.datagrams_received += 1;
                 if crate::falcon::is_falcon(datagram) {
@@ -233,7 +236,7 @@ impl<'a> Arrivals<'a> {
             Err(error) => return self.link.stats.drop_malformed(error),
         };
         if liveness::is_probe(&decoded.packet) && may_probe(self.link.ports, way.source.port()) {
-            // It has done its work by not being refused.
+            // A probe needs no response: the sender only checks that it is not refused.
             self.link.stats.probes_received += 1;
             return;
         }
@@ -255,11 +258,11 @@ impl<'a> Arrivals<'a> {
         let mut dma =
             Placement { memory: self.memory, grh: None, payload: datagram[decoded.payload].into(), kept: None };
         let meta = RxMeta { peer, congested: way.congested };
-        // The engine counts what became of it.
+        // The engine counts the result.
         let _ = self.engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
     }
 
-    /// A datagram of Falcon.
+    /// Receives a Falcon datagram.
     #[inline]
     fn take_in_falcon(&mut self, now: Time, way: &Way, datagram: &mut [u8]) {
         if self.link.capture.is_some()
@@ -271,7 +274,8 @@ impl<'a> Arrivals<'a> {
         self.hand_in(now, admitted, (&*datagram).into());
     }
 
-    /// A packet that came through memory. Its bytes may change while we look: its headers are copied out first.
+    /// Receives a packet that arrived through shared memory. The sender can change its bytes at any time, so its
+    /// headers are copied out first.
     #[inline]
     fn take_in_record(&mut self, now: Time, way: &Way, bytes: Arrived<'_>) {
         let mut front = [0; HEADERS_MAX];
@@ -279,7 +283,7 @@ impl<'a> Arrivals<'a> {
         if gsi::is_gsi(front) {
             return self.link.stats.drop_datagram(RxDrop::Management);
         }
-        // As if its ICRC followed.
+        // Length as if the ICRC followed.
         let len = bytes.len() + ICRC_LEN;
         let decoded = match codec::decode_front(front, len) {
             Ok(decoded) => decoded,
@@ -293,11 +297,11 @@ impl<'a> Arrivals<'a> {
         let mut dma =
             Placement { memory: self.memory, grh: grh.as_ref(), payload: bytes.slice(decoded.payload), kept: None };
         let meta = RxMeta { peer: way.peer.unwrap_or(STRANGER), congested: false };
-        // The engine counts what became of it.
+        // The engine counts the result.
         let _ = self.engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
     }
 
-    /// A datagram of [`Format::UnreliableDatagram`]: whoever knows the queue key may send one, from anywhere.
+    /// Receives a datagram of [`Format::UnreliableDatagram`]: any sender that knows the queue key may send one.
     fn take_in_unconnected(&mut self, now: Time, way: &Way, datagram: &[u8], decoded: &codec::Decoded) {
         let (len, addresses) = (datagram.len() as u32, way.addresses());
         let prefix = match way.peer {
@@ -315,11 +319,11 @@ impl<'a> Arrivals<'a> {
             kept: None,
         };
         let meta = RxMeta { peer: way.peer.unwrap_or(STRANGER), congested: false };
-        // The engine counts what became of it.
+        // The engine counts the result.
         let _ = self.engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
     }
 
-    /// A datagram for queue pair 1: connection management, credit, a hello, or nonsense.
+    /// Receives a datagram for queue pair 1: connection management, credit, a hello, or an invalid one.
     #[cold]
     fn take_in_message(&mut self, now: Time, way: &Way, datagram: &[u8]) {
         let Ok(addresses) = Addresses::new(way.source, way.local) else {
@@ -350,7 +354,7 @@ impl<'a> Arrivals<'a> {
         match &self.link.gsi {
             None => self.cm.receive(now, &addresses, mad),
             Some(gsi) if gsi.is_managed() => {
-                // Peers hear on 4791, whatever port they send from.
+                // Peers receive on port 4791, whatever port they send from.
                 if !gsi.push(GsiNews::Message(gsi_way(&addresses), Box::new(mad))) {
                     self.link.stats.drop_datagram(RxDrop::Management);
                 }
@@ -361,7 +365,7 @@ impl<'a> Arrivals<'a> {
         self.link.stats.cm_strays = self.cm.strays;
     }
 
-    /// Hands in a packet that has been let in, whose payload is among `bytes`, or counts why it was not.
+    /// Passes an admitted packet, whose payload is within `bytes`, to the engine, or counts why it was dropped.
     #[inline]
     fn hand_in(&mut self, now: Time, admitted: Result<Admitted, RxDrop>, bytes: Arrived<'_>) {
         let Admitted { packet, payload, peer, label } = match admitted {
@@ -375,17 +379,17 @@ impl<'a> Arrivals<'a> {
             kept: Some(&mut self.falcon.kept),
         };
         let arrival = FalconArrival { packet: &packet, peer, label, congested: false, hops: 0, csig: None };
-        // The engine counts what became of it.
+        // The engine counts the result.
         let _ = self.engine.receive(now, Arrival::Falcon(arrival), &mut dma);
     }
 }
 
-/// How a datagram came.
+/// Addresses, peer and IP header fields of a datagram that arrived.
 struct Way {
     source: SocketAddr,
     local: SocketAddr,
     peer: Option<PeerId>,
-    /// It was marked on the way.
+    /// Set when the network marked it (ECN).
     congested: bool,
     /// Other fields of its IP header.
     marking: Marking,
@@ -397,7 +401,7 @@ impl Way {
     }
 }
 
-/// Whether NICs of ours send probes from `port`: the one that a NIC has for itself.
+/// Returns whether OpenRNIC NICs send probes from `port`: only from the port that a NIC has for itself.
 fn may_probe(ports: Ports, port: u16) -> bool {
     match ports {
         Ports::OfPeer => true,
@@ -406,13 +410,13 @@ fn may_probe(ports: Ports, port: u16) -> bool {
     }
 }
 
-/// Whether the queue pair that `qpn` is connected to lives on `port`.
+/// Returns whether the queue pair that `qpn` is connected to uses UDP port `port`.
 fn is_from_its_port(engine: &Engine, qpn: Qpn, port: u16) -> bool {
-    // Of queue pairs that do not exist the engine keeps count.
+    // Packets for queue pairs that do not exist pass, because the engine counts them.
     engine.query_qp(qpn).is_none_or(|info| port_of(info.dest_qpn) == port)
 }
 
-/// What a record would be on the UDP wire.
+/// Returns the datagram that a record would be on the UDP wire.
 #[cold]
 fn as_datagram(record: &Record<'_>, way: &Way) -> Vec<u8> {
     let mut bytes = record.bytes.to_vec();
@@ -420,7 +424,7 @@ fn as_datagram(record: &Record<'_>, way: &Way) -> Vec<u8> {
         crate::falcon::check(&mut bytes);
         return bytes;
     }
-    // What is too short to have an ICRC is too short for anything.
+    // A packet that is too short to have an ICRC is too short for all further processing.
     if !record.kind.is_sealed && bytes.len() >= bth::LEN {
         let prefix = IcrcPrefix::new(&way.addresses(), (bytes.len() + ICRC_LEN) as u32);
         let icrc = prefix.start(&bytes).finish();
@@ -429,27 +433,28 @@ fn as_datagram(record: &Record<'_>, way: &Way) -> Vec<u8> {
     bytes
 }
 
-/// No peer: nothing is sent there. Not the engine's own word for nobody either, which is the largest number: a queue
-/// pair for datagrams would take it for its peer.
+/// Peer number for unknown senders; no packet is sent to it. Different from the engine's own value for no peer, which
+/// is the largest number: a queue pair for datagrams would take that for its peer.
 const STRANGER: PeerId = PeerId(u32::MAX - 1);
 
-/// Packets of one ring that one call takes in: acknowledgements wait for it.
+/// Maximum number of packets of one ring that one call receives: acknowledgements wait for the end of the call.
 const RECORDS_AT_ONCE: u32 = 64;
 
-/// Calls that empty the sockets before a ring is read for the first time, at most: a full receive buffer takes fewer.
+/// Maximum number of reads of the sockets before a ring is read for the first time: emptying a full receive buffer
+/// takes fewer.
 const FRESH_LOOKS: u32 = 1_024;
 
-/// Room is given back in such pieces, or with the end of a call.
+/// Ring space is released after this many bytes, or at the end of a call.
 const RELEASE_BYTES: u64 = 64 << 10;
 
-/// Calls that take in long trains before acknowledgements leave: two hundred kilobytes, less than windows are.
+/// Calls that receive long trains before acknowledgements are sent: two hundred kilobytes, less than a window.
 const RECEIVE_CALLS: u32 = 3;
 
-/// What counts as a long train: at least half of the longest.
+/// Minimum size of a long train, in bytes: at least half of the longest.
 const LONG_TRAIN_BYTES: u64 = 32 << 10;
 
-/// Datagrams or trains that one call takes in, at most. Trains are 60 KB: more of them at a time would keep
-/// acknowledgements waiting, and leave the caches.
+/// Maximum number of datagrams or trains that one call receives. Trains are 60 KB: more of them at a time would delay
+/// acknowledgements and exceed the caches.
 const BUFFERS: usize = 8;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Registered memory: buffers that the NIC makes, memory of its program, and parts of either under keys of their own.
+//! Registered memory: buffers that the NIC allocates, memory of its program, and parts of either under their own keys.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -10,10 +10,10 @@ use crate::error::NicError;
 use crate::memory::{Memory, REGION_BYTES_MAX, Region};
 
 impl Verbs<'_> {
-    /// Makes a buffer of zeros that begins on a page, and registers it.
+    /// Allocates a page-aligned, zeroed buffer and registers it.
     ///
     /// # Errors
-    /// When there is no memory, or the rights make no sense.
+    /// When there is no memory, or the rights are invalid.
     pub fn register(&mut self, pd: PdId, len: usize, access: Access) -> Result<Region, NicError> {
         let slot = self
             .device
@@ -24,19 +24,19 @@ impl Verbs<'_> {
         self.register_slot(pd, slot, addr, len, access)
     }
 
-    /// Registers memory that belongs to somebody else, under the virtual address `addr`.
+    /// Registers memory that the NIC does not own, under the virtual address `addr`.
     ///
     /// # Errors
     /// As [`Verbs::register`].
     ///
     /// # Safety
-    /// From here until the region is deregistered or the NIC dropped, `start` leads to `len` bytes that may be read and
-    /// written from the NIC's thread, as far as they are mapped: an access to what has been unmapped, shortened or
-    /// protected meanwhile fails, and the program goes on; one to what has been mapped in its place, by whomever, is
-    /// this region's. For that, the process gets a handler of `SIGSEGV` and `SIGBUS`, which passes on what is not about
-    /// registered memory. Whoever changes the bytes meanwhile from another thread does so as with any RDMA NIC:
-    /// bytes under way may be the old ones, the new ones or some of each, and a request's buffer must be left alone
-    /// until it completes.
+    /// From here until the region is deregistered or the NIC dropped, `start` points to `len` bytes that may be read
+    /// and written from the NIC's thread, as far as they are mapped. An access to memory that has been unmapped,
+    /// shortened or protected meanwhile fails, and the program continues; an access to memory that has been mapped in
+    /// its place, by any code, counts as an access to this region. For that, the process gets a handler of `SIGSEGV`
+    /// and `SIGBUS`, which passes on faults that do not concern registered memory. Changing the bytes meanwhile from
+    /// another thread has the same effect as with any RDMA NIC: bytes in flight may be the old ones, the new ones or
+    /// some of each, and a request's buffer must not be changed until it completes.
     pub unsafe fn register_raw(
         &mut self,
         pd: PdId,
@@ -51,11 +51,11 @@ impl Verbs<'_> {
         self.register_slot(pd, slot, addr, len, access)
     }
 
-    /// Puts other memory, another domain or other rights behind the key of a region: `ibv_rereg_mr`. Requests under way
-    /// see the change. Memory that the NIC has made for the region is given back.
+    /// Replaces the memory, the protection domain or the rights of a region and keeps its key: `ibv_rereg_mr`. Requests
+    /// in flight use the new settings. Memory that the NIC allocated for the region is freed.
     ///
     /// # Errors
-    /// As [`Verbs::register`], and when the key has been taken back; the region is then as it was.
+    /// As [`Verbs::register`], and when the key has been invalidated; the region is then unchanged.
     ///
     /// # Safety
     /// As [`Verbs::register_raw`].
@@ -98,15 +98,15 @@ impl Verbs<'_> {
         }
     }
 
-    /// Takes a registration back, and the memory with it if the NIC made it. Requests that use it fail.
+    /// Removes a registration, and frees the memory if the NIC allocated it. Requests that use it fail.
     pub fn deregister(&mut self, region: Region) {
-        // The key may have been taken back already, by a peer that was allowed to.
+        // The key may have been invalidated already, by a peer with the right to do so.
         let _ = self.device.engine.objects_mut().deregister(region.key);
         self.device.memory.release(region.slot);
     }
 
-    /// Registers the bytes `range` of a region once more, under a key and with rights of their own: they are as long
-    /// lived as the region, and the key may be taken back before.
+    /// Registers the bytes `range` of a region once more, under its own key and with its own rights. The registration
+    /// lasts as long as the region; its key may be invalidated before.
     ///
     /// # Errors
     /// As [`Verbs::register`].
@@ -127,7 +127,7 @@ impl Verbs<'_> {
         Ok(self.register_in_engine(MemoryRegion { pd, addr, len: range.len() as u64, local, access })?)
     }
 
-    /// Takes the key of a part back, if no peer has done so.
+    /// Invalidates the key of a part, if no peer has done so.
     pub fn deregister_part(&mut self, key: Key) {
         let _ = self.device.engine.objects_mut().deregister(key);
     }

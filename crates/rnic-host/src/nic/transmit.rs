@@ -1,4 +1,4 @@
-//! From the engine to the wires.
+//! Passes packets from the engine to the sockets and shared memory.
 
 use rnic_base::Time;
 use rnic_engine::{Departure, MemoryFault, Segment, Transmit, TransmitKind};
@@ -13,7 +13,7 @@ use crate::link::batch::{Acks, Batch, Way, Wrapping, marking_of, write_packet};
 use crate::memory::{Memory, Pieces};
 
 impl Device {
-    /// Sends what is ready, up to a budget; answers whether anything left.
+    /// Sends what is ready, up to a budget; returns whether anything was sent.
     pub(super) fn flush(&mut self, now: Time) -> bool {
         self.memory.look_after(now);
         self.has_posts = false;
@@ -28,7 +28,7 @@ impl Device {
             if self.link.credits.has_work() {
                 self.heed_credits(now);
             }
-            // Copies that are due at once leave with the packets that they are copies of.
+            // Copies without delay are sent together with their originals.
             let waited = self.link.send_waiting(now);
             any |= packets > 0 || waited;
             if packets == 0 {
@@ -39,16 +39,17 @@ impl Device {
         any
     }
 
-    /// Sends packets of the engine with one call of the kernel, at most `most`; answers how many the engine gave.
+    /// Sends at most `most` packets of the engine with one system call; returns the number of packets that the engine
+    /// returned.
     ///
-    /// Acknowledgements go to the end: behind data to the same peer one of them joins the train instead of beginning
-    /// one. They are about the other direction, so that nobody can tell.
+    /// Acknowledgements are added at the end of the batch: after data to the same peer, one of them joins the train
+    /// instead of starting another. They concern the opposite direction, so the peer cannot observe the changed order.
     fn send_batch(&mut self, now: Time, most: u32) -> u32 {
         let Self { engine, memory, link, slab, falcon, clock, .. } = self;
         let mut batch = Batch::new(slab);
         let mut acks = Acks::default();
         let mut given = 0;
-        // Falcon's clocks are compared with those of others: they show when packets leave.
+        // Falcon compares clocks of both ends: the timestamps must show when packets are sent.
         let mut now = if engine.stamps_departures() { clock.now() } else { now };
         while batch.has_room(&acks) && given < most && !link.is_held_up() {
             let Some(departure) = engine.transmit(now) else { break };
@@ -73,7 +74,7 @@ impl Device {
             link.join_delayed(now, &mut batch, &acks);
             let Ok(is_safe) = added else {
                 link.stats.payload_faults += 1;
-                // What stands in its place has no payload.
+                // The replacement has no payload.
                 if let Some(instead) = engine.fault_payload().and_then(Departure::roce).copied() {
                     let _ = add_packet(link, memory, &mut batch, now, &instead, &[]);
                 }
@@ -97,14 +98,15 @@ impl Device {
     }
 }
 
-/// Packets of Falcon's that leave with one look at the clock. They are on the wire together, in one train or two; a
-/// look costs as much as a fortieth of a packet.
+/// Number of Falcon packets that are sent with one reading of the clock. They are on the wire together, in one train or
+/// two; a reading costs as much as a fortieth of a packet.
 const PACKETS_A_LOOK: u32 = 8;
 
-/// Adds a packet to the batch, unless something else becomes of it; answers whether it cannot be lost any more.
+/// Adds a packet to the batch, unless it is dropped or delayed by impairment, sent through shared memory or fragmented;
+/// returns whether it can no longer be lost.
 ///
 /// # Errors
-/// When its payload is gone: then it does not leave.
+/// When its payload memory is no longer mapped: then it is not sent.
 #[inline]
 fn add_packet(
     link: &mut Link,
@@ -139,7 +141,7 @@ fn add_packet(
     Ok(false)
 }
 
-/// Sends a packet to another NIC of this machine through memory; answers whether it is gone.
+/// Sends a packet to another NIC of this machine through shared memory; returns whether it has been sent or queued.
 #[inline]
 fn send_by_memory(
     link: &mut Link,
@@ -166,7 +168,7 @@ fn send_by_memory(
     }
     if link.capture.is_some() {
         let addresses = link.peers.get(transmit.peer).way(port);
-        // It has left: memory that has gone since is missing in the capture alone.
+        // The packet has been sent: if its memory has been unmapped since, the packet is missing in the capture only.
         if let Ok(copy) = transmit_copy(transmit, payload, memory, &addresses) {
             link.capture_marked(now, &addresses, &copy, kind.marking);
         }
@@ -174,7 +176,7 @@ fn send_by_memory(
     Ok(true)
 }
 
-/// Puts a packet without its check value, piece by piece.
+/// Writes a packet without its check value, piece by piece.
 #[inline]
 fn put_pieces(
     transmit: &Transmit,
@@ -191,7 +193,7 @@ fn put_pieces(
     Ok(())
 }
 
-/// A packet in one piece.
+/// Returns a contiguous copy of a packet.
 fn transmit_copy(
     transmit: &Transmit,
     payload: &[Segment],
@@ -203,7 +205,7 @@ fn transmit_copy(
     Ok(bytes)
 }
 
-/// Makes `bytes` a packet in one piece.
+/// Writes a contiguous copy of a packet to `bytes`.
 fn copy_to(
     bytes: &mut Vec<u8>,
     transmit: &Transmit,

@@ -1,4 +1,4 @@
-//! The engine's calls, with the clock filled in. What they do is said there.
+//! The engine's calls, with the current time supplied. The engine documents their behaviour.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use rnic_wire::Qpn;
 
 use super::device::Device;
 
-/// What programs ask of a NIC as verbs: protection domains, queues, queue pairs, requests, completions, and the memory
-/// that they name. From [`Nic::verbs`](super::Nic::verbs).
+/// The verbs interface of a NIC: protection domains, queues, queue pairs, requests, completions, and the memory that
+/// they use. Returned by [`Nic::verbs`](super::Nic::verbs).
 #[derive(Debug)]
 pub struct Verbs<'a> {
     pub(super) device: &'a mut Device,
@@ -21,7 +21,7 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Objects::create_pd`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`rnic_engine::Objects::create_pd`].
     pub fn create_pd(&mut self) -> Result<PdId, ResourceError> {
         self.device.engine.objects_mut().create_pd()
     }
@@ -79,8 +79,8 @@ impl Verbs<'_> {
         self.device.engine.objects_mut().destroy_srq(srq)
     }
 
-    /// See [`rnic_engine::Engine::create_qp`]. Connections make their own; this is for queue pairs that are connected
-    /// by other means. When numbers name ports ([`crate::NicConfig::shared`]), the NIC draws one of its own range
+    /// See [`rnic_engine::Engine::create_qp`]. Connections create their own; this is for queue pairs that are connected
+    /// by other means. When numbers encode ports ([`crate::NicConfig::shared`]), the NIC generates one of its own range
     /// unless `attributes` give one.
     ///
     /// # Errors
@@ -89,8 +89,9 @@ impl Verbs<'_> {
         self.device.create_qp(attributes)
     }
 
-    /// See [`rnic_engine::Engine::destroy_qp`]. Acknowledgements that are owed leave before, and the last one more than
-    /// once: afterwards nobody would answer the peer, who asks again when the network loses it.
+    /// See [`rnic_engine::Engine::destroy_qp`]. Acknowledgements that are owed are sent before, and the last one more
+    /// than once: afterwards the NIC no longer responds to the peer, which retransmits when the network loses an
+    /// acknowledgement.
     ///
     /// # Errors
     /// When it does not exist.
@@ -102,7 +103,7 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Engine::modify_to_init`].
     ///
     /// # Errors
-    /// When the queue pair is not there or in another state.
+    /// When the queue pair does not exist or is in another state.
     pub fn modify_to_init(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         self.device.engine.modify_to_init(qpn)
     }
@@ -129,7 +130,7 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Engine::set_transport`].
     ///
     /// # Errors
-    /// When the queue pair is not there, or it is too late.
+    /// When the queue pair does not exist, or its state no longer permits the change.
     pub fn set_transport(&mut self, qpn: Qpn, transport: &Arc<rnic_engine::Transport>) -> Result<(), ModifyError> {
         self.device.engine.set_transport(qpn, transport)
     }
@@ -137,7 +138,7 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Engine::set_access`].
     ///
     /// # Errors
-    /// When the queue pair is not there.
+    /// When the queue pair does not exist.
     pub fn set_access(&mut self, qpn: Qpn, access: Access) -> Result<(), ModifyError> {
         self.device.engine.set_access(qpn, access)
     }
@@ -145,7 +146,7 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Engine::set_qkey`].
     ///
     /// # Errors
-    /// When the queue pair is not there, or not one for datagrams.
+    /// When the queue pair does not exist, or is not one for datagrams.
     pub fn set_qkey(&mut self, qpn: Qpn, qkey: u32) -> Result<(), ModifyError> {
         self.device.engine.set_qkey(qpn, qkey)
     }
@@ -153,7 +154,7 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Engine::set_min_rnr_timer`].
     ///
     /// # Errors
-    /// When the queue pair is not there.
+    /// When the queue pair does not exist.
     pub fn set_min_rnr_timer(&mut self, qpn: Qpn, timer: RnrTimer) -> Result<(), ModifyError> {
         self.device.engine.set_min_rnr_timer(qpn, timer)
     }
@@ -170,15 +171,16 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Engine::modify_to_sqd`].
     ///
     /// # Errors
-    /// When the queue pair is not there or in another state.
+    /// When the queue pair does not exist or is in another state.
     pub fn modify_to_sqd(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         self.device.engine.modify_to_sqd(qpn)
     }
 
-    /// See [`rnic_engine::Engine::modify_to_error`]. Acknowledgements leave before, as with [`Verbs::destroy_qp`].
+    /// See [`rnic_engine::Engine::modify_to_error`]. Pending acknowledgements are sent before, as with
+    /// [`Verbs::destroy_qp`].
     ///
     /// # Errors
-    /// When the queue pair is not there.
+    /// When the queue pair does not exist.
     pub fn modify_to_error(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         self.device.flush_last_acks(qpn);
         self.device.engine.modify_to_error(qpn)
@@ -187,7 +189,7 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Engine::modify_to_reset`].
     ///
     /// # Errors
-    /// When the queue pair is not there.
+    /// When the queue pair does not exist.
     pub fn modify_to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         self.device.engine.modify_to_reset(qpn)?;
         self.device.leave_ring(qpn);
@@ -195,7 +197,7 @@ impl Verbs<'_> {
         Ok(())
     }
 
-    /// Returns the namespaces of NVMe that targets of this NIC serve; see [`rnic_engine::Engine::nvme`].
+    /// Returns the NVMe namespaces that targets of this NIC serve; see [`rnic_engine::Engine::nvme`].
     pub fn nvme(&mut self) -> rnic_engine::Nvme<'_> {
         self.device.engine.nvme()
     }
@@ -216,11 +218,11 @@ impl Verbs<'_> {
         self.device.engine.objects_mut().set_srq_limit(srq, limit)
     }
 
-    /// See [`rnic_engine::Engine::post_send`]. What is posted leaves, together, with the next
+    /// See [`rnic_engine::Engine::post_send`]. Posted requests are sent, together, with the next
     /// [`Nic::progress`](super::Nic::progress) or [`Nic::doorbell`](super::Nic::doorbell).
     ///
     /// # Errors
-    /// When the queue is full or not there, its state forbids it, or the request breaks a limit.
+    /// When the queue is full or does not exist, its state forbids it, or the request exceeds a limit.
     #[inline]
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
         self.device.has_posts = true;
@@ -239,13 +241,13 @@ impl Verbs<'_> {
     /// See [`rnic_engine::Objects::post_srq_recv`].
     ///
     /// # Errors
-    /// When the queue is full or not there, or the request breaks a limit.
+    /// When the queue is full or does not exist, or the request exceeds a limit.
     #[inline]
     pub fn post_srq_recv(&mut self, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), PostError> {
         self.device.engine.objects_mut().post_srq_recv(srq, request)
     }
 
-    /// Takes completions from `cq`; answers how many. Takes no packets in: that is
+    /// Takes completions from `cq`; returns their number. Does not receive packets: that is done by
     /// [`Nic::progress`](super::Nic::progress).
     #[inline]
     pub fn poll_cq(&mut self, cq: CqId, into: &mut [Completion]) -> usize {
@@ -263,7 +265,7 @@ impl Verbs<'_> {
         self.device.engine.objects_mut().request_notify(cq, solicited_only);
     }
 
-    /// Takes a notice of the engine.
+    /// Takes the oldest asynchronous event that the program has not polled yet.
     pub fn poll_event(&mut self) -> Option<AsyncEvent> {
         self.device.poll_event()
     }

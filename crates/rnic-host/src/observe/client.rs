@@ -1,4 +1,4 @@
-//! The side of the watcher.
+//! The client side: finds observed devices and fetches their snapshots.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,53 +17,53 @@ use super::credentials::{own_user, peer_user};
 use super::snapshot::Snapshot;
 use crate::user::is_one_user;
 
-/// A device that can be watched.
+/// A device that can be observed.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Endpoint {
-    /// The user whose process it is.
+    /// User ID of the owner of the process.
     pub user: u32,
-    /// The process.
+    /// Process ID.
     pub pid: u32,
-    /// Which of its devices.
+    /// Index of the device among those of the process.
     pub number: u32,
 }
 
-/// Why a device could not be watched.
+/// Reason why a device could not be observed.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
-    /// The system does not let us.
+    /// A system call failed.
     #[error("process {pid}: {error}")]
     System {
-        /// Whom we asked.
+        /// Process ID of the queried process.
         pid: u32,
-        /// What it said.
+        /// Error that the system reported.
         error: io::Error,
     },
-    /// Somebody else has taken the name.
+    /// The socket with this name belongs to another user.
     #[error("process {pid}: its socket belongs to user {user}")]
     Impostor {
-        /// Whose name it is.
+        /// Process ID in the name.
         pid: u32,
-        /// Who has it.
+        /// User ID of the socket's owner.
         user: u32,
     },
-    /// Its user's number stands for several users here.
+    /// The user ID of the process stands for several users in this user namespace.
     #[error(
         "process {pid}: user {user} may be anybody in this user namespace: map the user, as `unshare --map-root-user` \
          does"
     )]
     Unmapped {
-        /// Whom we asked.
+        /// Process ID of the queried process.
         pid: u32,
-        /// What the kernel calls him.
+        /// User ID that the kernel reports for it.
         user: u32,
     },
-    /// What it says is not a snapshot.
+    /// The received data are not a snapshot.
     #[error("process {pid}: cannot be understood; is it of another version? {reason}")]
     Malformed {
-        /// Whom we asked.
+        /// Process ID of the queried process.
         pid: u32,
-        /// What is wrong.
+        /// Description of the parse error.
         reason: String,
     },
 }
@@ -81,12 +81,12 @@ impl Endpoint {
     }
 }
 
-/// The devices that we may watch: those of this user, or of everybody for root; in this network namespace.
+/// Returns the devices that may be observed: those of this user, or of all users for root; in this network namespace.
 ///
 /// # Errors
 /// When the kernel's list cannot be read.
 pub fn endpoints() -> io::Result<Vec<Endpoint>> {
-    // Names are bytes, and anybody's: one that is no text must not hide the others.
+    // Any process can choose any bytes as a name: one that is not text must not hide the others.
     let list = fs::read("/proc/net/unix")?;
     let list = String::from_utf8_lossy(&list);
     let own = own_user();
@@ -96,15 +96,16 @@ pub fn endpoints() -> io::Result<Vec<Endpoint>> {
         .filter(|endpoint| own == 0 || endpoint.user == own)
         .collect();
     found.sort();
-    // Connections under way are listed by the name of the end that was connected to.
+    // Established connections are listed under the name of the end that was connected to.
     found.dedup();
     Ok(found)
 }
 
-/// Asks a device once.
+/// Fetches one snapshot of a device.
 ///
 /// # Errors
-/// When it is gone, does not answer in time, or is not what its name says.
+/// When the device no longer exists, does not respond in time, or its socket belongs to another user than its name
+/// states.
 pub fn fetch(endpoint: &Endpoint, timeout: Duration) -> Result<Snapshot, ObserveError> {
     let system = |error| ObserveError::System { pid: endpoint.pid, error };
     let stream = ask(endpoint)?;
@@ -112,14 +113,14 @@ pub fn fetch(endpoint: &Endpoint, timeout: Duration) -> Result<Snapshot, Observe
     understand(endpoint, &read_all(stream, timeout).map_err(system)?)
 }
 
-/// Asks devices all at once, and gives what those say that answer in time. The time is that of all together, so those
-/// that do not answer keep nobody else from being seen.
+/// Queries all devices concurrently, and returns the snapshots of those that respond in time. The timeout applies to
+/// all together, so devices that do not respond do not keep others from being seen.
 pub fn fetch_all(endpoints: &[Endpoint], timeout: Duration) -> Vec<Snapshot> {
     let mut of_user = BTreeMap::new();
     let mut snapshots = Vec::new();
     let mut asked = Vec::new();
     for endpoint in endpoints {
-        // Names are anybody's: only what belongs to the user of its name counts against that user.
+        // Any process can choose any name: only a socket that belongs to the user in its name counts against that user.
         let Ok(stream) = ask(endpoint) else { continue };
         let count: &mut usize = of_user.entry(endpoint.user).or_default();
         *count += 1;
@@ -134,14 +135,14 @@ pub fn fetch_all(endpoints: &[Endpoint], timeout: Duration) -> Vec<Snapshot> {
     snapshots
 }
 
-/// An answer that is being read.
+/// A response that is being read.
 struct Answer<'a> {
     endpoint: &'a Endpoint,
     stream: UnixStream,
     text: Vec<u8>,
 }
 
-/// Reads answers as they come, until all are there or the time is over.
+/// Reads responses as they arrive, until all are complete or the timeout is over.
 fn read_together(mut asked: Vec<Answer<'_>>, timeout: Duration) -> Vec<Snapshot> {
     let (start, mut snapshots, mut part) = (Instant::now(), Vec::new(), vec![0; PART_BYTES]);
     while !asked.is_empty() {
@@ -170,7 +171,8 @@ fn read_together(mut asked: Vec<Answer<'_>>, timeout: Duration) -> Vec<Snapshot>
     snapshots
 }
 
-/// Connects to a device, which answers then; to nobody else. The connection does not block.
+/// Connects to a device, which then sends its snapshot; only to a socket of the expected user. The stream is
+/// non-blocking.
 fn ask(endpoint: &Endpoint) -> Result<UnixStream, ObserveError> {
     let pid = endpoint.pid;
     let system = |error| ObserveError::System { pid, error };
@@ -186,7 +188,7 @@ fn understand(endpoint: &Endpoint, text: &[u8]) -> Result<Snapshot, ObserveError
     let pid = endpoint.pid;
     let malformed = |error: serde_json::Error| ObserveError::Malformed { pid, reason: error.to_string() };
     let snapshot: Snapshot = serde_json::from_slice(text).map_err(malformed)?;
-    // It is known by its name, whatever it says.
+    // The snapshot is identified by the socket's name, whatever it contains.
     Ok(Snapshot { pid, context: endpoint.number, ..snapshot })
 }
 
@@ -208,24 +210,24 @@ fn read_all(mut stream: UnixStream, timeout: Duration) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Connects to the abstract name `name`; does not wait where so many wait that there is no room for one more.
+/// Connects to the abstract name `name`; fails without waiting when the listener's backlog is full.
 pub(super) fn connect(name: &str) -> io::Result<UnixStream> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
-    // Abstract names begin with a zero.
+    // Abstract names begin with a zero byte.
     let name = format!("\0{name}");
     socket.connect(&SockAddr::unix(OsStr::from_bytes(name.as_bytes()))?)?;
     Ok(OwnedFd::from(socket).into())
 }
 
-/// Some hundred bytes for each queue pair that is told.
+/// Size limit of a snapshot in bytes: each queue pair takes some hundred.
 const SNAPSHOT_BYTES_MAX: usize = 16 << 20;
 const PART_BYTES: usize = 64 << 10;
 
-/// Devices of one user that are asked, and devices that are asked at a time: each takes a descriptor, of which a
+/// Devices of one user that are queried, and devices that are queried at a time: each takes a descriptor, of which a
 /// process has 1024 by default.
 const OF_USER_MAX: usize = 1_024;
 const AT_ONCE: usize = 512;
 
-/// Between two looks at answers that have not come.
+/// Sleep between two polls for responses that have not arrived.
 const PAUSE: Duration = Duration::from_millis(1);

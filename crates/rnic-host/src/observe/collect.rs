@@ -1,4 +1,4 @@
-//! From a NIC's counters to a snapshot.
+//! Builds a snapshot from a NIC's counters.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use super::snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, Snapshot}
 use crate::nic::Nic;
 use crate::settings::Settings;
 
-/// What a snapshot says that the NIC does not know.
+/// Contents of a snapshot that the NIC itself does not have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// Name of the device, as programs see it.
@@ -17,14 +17,14 @@ pub struct Identity {
     pub program: String,
     /// Transport of reliable connections.
     pub transport: String,
-    /// What carries the packets, in words.
+    /// Description of the layer that carries the packets.
     pub wire: String,
-    /// The bad network, in words.
+    /// The impairment of the network, as text.
     pub impairment: Vec<String>,
 }
 
 impl Identity {
-    /// This process's, for `device` over `wire` as `settings` say.
+    /// Returns the identity of this process, for `device` over `wire` with `settings`.
     pub fn of_process(device: &str, wire: &str, settings: &Settings) -> Self {
         let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         Self {
@@ -38,7 +38,7 @@ impl Identity {
 }
 
 impl Nic {
-    /// What there is to see now, of at most [`QUEUE_PAIRS_MAX`] queue pairs.
+    /// Returns a snapshot of the current state, with at most [`QUEUE_PAIRS_MAX`] queue pairs.
     pub fn snapshot(&self, identity: &Identity) -> Snapshot {
         let mut queue_pairs = Vec::new();
         let mut omitted = 0;
@@ -53,7 +53,7 @@ impl Nic {
         Snapshot {
             device: identity.device.clone(),
             pid: std::process::id(),
-            // The socket's name says it.
+            // The client takes it from the socket's name.
             context: 0,
             program: identity.program.clone(),
             uptime_us: self.now().since(rnic_base::Time::ZERO).as_ps() / 1_000_000,
@@ -137,7 +137,7 @@ fn flow(view: &FlowView) -> FlowSnapshot {
     }
 }
 
-/// As people abbreviate it.
+/// Returns the usual abbreviation of a service.
 fn service(service: Service) -> &'static str {
     match service {
         Service::ReliableConnection => "RC",
@@ -146,7 +146,7 @@ fn service(service: Service) -> &'static str {
     }
 }
 
-/// As verbs programs call it.
+/// Returns the verbs name of a state.
 fn state(state: QpState) -> &'static str {
     match state {
         QpState::Reset => "RESET",
@@ -159,5 +159,6 @@ fn state(state: QpState) -> &'static str {
     }
 }
 
-/// Queue pairs that a snapshot tells: as many as anybody looks at, and a bound for how long a watcher holds the NIC up.
+/// Maximum number of queue pairs in a snapshot: as many as a user can inspect, and a bound for the time that an
+/// observer delays the NIC.
 pub const QUEUE_PAIRS_MAX: usize = 4_096;

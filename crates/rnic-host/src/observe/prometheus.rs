@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use super::snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, Snapshot};
 
-/// A metric: name, help, and where its value is. Names end in their unit, counters in `_total`, as is the custom.
+/// A metric: name, type, help text, and a function that returns its value. By convention, names end in their unit,
+/// those of counters in `_total`.
 type Metric<T> = (&'static str, Kind, &'static str, fn(&T) -> Option<f64>);
 
 #[derive(Clone, Copy)]
@@ -23,7 +24,7 @@ impl Kind {
     }
 }
 
-/// Everything that `snapshots` say, for a scraper.
+/// Returns all metrics of `snapshots` in the exposition format.
 pub fn exposition(snapshots: &[Snapshot]) -> String {
     let mut text = String::new();
     let devices: Vec<(String, &DeviceCounters)> =
@@ -51,7 +52,7 @@ pub fn exposition(snapshots: &[Snapshot]) -> String {
     text
 }
 
-/// One metric of everything that has it: its heads once, then a line each.
+/// Writes one metric family: its header lines once, then one line for each item that has a value.
 fn family<'a, T: 'a>(text: &mut String, metric: &Metric<T>, of: impl Iterator<Item = (&'a str, &'a T)>) {
     let (name, kind, help, value) = metric;
     let mut is_first = true;
@@ -87,7 +88,7 @@ fn pair_labels(snapshot: &Snapshot, pair: &QueuePairSnapshot) -> String {
     )
 }
 
-/// As values of labels are written.
+/// Returns `text` escaped as a label value.
 fn escaped(text: &str) -> String {
     text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }
@@ -183,7 +184,7 @@ const FLOW_METRICS: &[Metric<FlowSnapshot>] = &[
     }),
 ];
 
-/// Whole numbers are exact up to 2^53, beyond which no counter of ours comes.
+/// Integers are exact up to 2^53, which no counter here reaches.
 #[allow(clippy::unnecessary_wraps, reason = "values that may be missing and those that may not share one table")]
 fn count(value: u64) -> Option<f64> {
     Some(value as f64)

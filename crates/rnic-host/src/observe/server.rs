@@ -1,4 +1,4 @@
-//! The side of the program that is watched.
+//! The server side, in the observed program.
 
 use std::io::{self, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -15,7 +15,7 @@ use super::{NAME_PREFIX, client};
 use crate::background;
 use crate::user::is_one_user;
 
-/// Answers watchers until it is dropped.
+/// Serves observers until it is dropped.
 #[derive(Debug)]
 pub struct Observer {
     name: String,
@@ -23,12 +23,12 @@ pub struct Observer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// From now on, answers watchers of this process with what `snapshot` gives, from a thread of its own. `None` ends it.
+/// Starts a thread that serves observers of this process with the snapshots that `snapshot` returns. `None` stops it.
 ///
-/// `snapshot` is called once for each watcher that asks; it may lock what it reads.
+/// `snapshot` is called once for each client that connects; it may lock the data that it reads.
 ///
 /// # Errors
-/// When the system gives no socket or no thread: the program can run on, unwatched.
+/// When the system provides no socket or no thread: the program can continue without being observed.
 pub fn serve(snapshot: impl Fn() -> Option<Snapshot> + Send + 'static) -> io::Result<Observer> {
     let (name, listener) = listen()?;
     let ends = Arc::new(AtomicBool::new(false));
@@ -39,13 +39,13 @@ pub fn serve(snapshot: impl Fn() -> Option<Snapshot> + Send + 'static) -> io::Re
                 return;
             }
             match watcher {
-                // A watcher that goes away, or does not read, is its own affair.
+                // A client that closes the connection or does not read only harms itself.
                 Ok(watcher) if is_welcome(&watcher) => match snapshot() {
                     Some(snapshot) => drop(tell(watcher, &snapshot)),
                     None => return,
                 },
                 Ok(_) => {}
-                // Out of descriptors, most likely: not for ever, and no reason to burn a core.
+                // Most likely out of descriptors, which is temporary: sleeping avoids a busy loop.
                 Err(_) => thread::sleep(PAUSE),
             }
         }
@@ -55,7 +55,7 @@ pub fn serve(snapshot: impl Fn() -> Option<Snapshot> + Send + 'static) -> io::Re
 }
 
 impl Observer {
-    /// The name of its socket, without the zero byte in front.
+    /// Returns the name of its socket, without the leading zero byte.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -64,9 +64,9 @@ impl Observer {
 impl Drop for Observer {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Release);
-        // Whoever connects wakes the thread, and it finds out that it is to end.
+        // Any connection wakes the thread, which then reads the flag and stops.
         let woken = client::connect(&self.name);
-        // So does everybody of a queue that is full.
+        // A full backlog wakes the thread too.
         let wakes = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
         if let (true, Some(thread)) = (woken.as_ref().map_or_else(wakes, |_| true), self.thread.take()) {
             // Its panic, if there was one, has been reported.
@@ -96,7 +96,8 @@ fn tell(mut watcher: UnixStream, snapshot: &Snapshot) -> io::Result<()> {
     let (start, text) = (Instant::now(), serde_json::to_vec(snapshot)?);
     let mut rest = &text[..];
     while !rest.is_empty() {
-        // One time for all of it: who reads a byte now and then keeps others waiting no longer.
+        // One timeout for the complete write, so that a client that reads a byte now and then does not delay the others
+        // for longer.
         let left = PATIENCE.checked_sub(start.elapsed()).filter(|left| !left.is_zero());
         watcher.set_write_timeout(Some(left.ok_or(io::ErrorKind::TimedOut)?))?;
         rest = &rest[watcher.write(rest)?..];
@@ -104,8 +105,8 @@ fn tell(mut watcher: UnixStream, snapshot: &Snapshot) -> io::Result<()> {
     Ok(())
 }
 
-/// Devices that one process opens: far more than programs do.
+/// Maximum number of devices of one process: far more than programs open.
 const DEVICES_MAX: u32 = 256;
-/// How long a watcher may keep us from the next one.
+/// Maximum time that one client may delay the next one.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(50);

@@ -1,94 +1,94 @@
-//! What is told. Names end in their unit; fields are added, not changed.
+//! Contents of a snapshot. Names end in their unit; fields are added, not changed.
 
 use serde::{Deserialize, Serialize};
 
-/// One device of one process, at one moment. Counters only grow, so the difference of two snapshots is what happened
+/// One device of one process, at one moment. Counters only grow, so the difference of two snapshots is the activity
 /// between them.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Snapshot {
     /// Name of the device, as programs see it.
     pub device: String,
-    /// Number of the process.
+    /// Process ID.
     pub pid: u32,
-    /// Which of the process's devices it is: a program may open several, of one name.
+    /// Index of the device within the process: a program may open several with the same name.
     pub context: u32,
-    /// Its program.
+    /// Name of the program.
     pub program: String,
-    /// Since the device was opened.
+    /// Time since the device was opened, in microseconds.
     pub uptime_us: u64,
     /// Transport of reliable connections.
     pub transport: String,
-    /// What carries the packets, in words.
+    /// Description of the layer that carries the packets.
     pub wire: String,
-    /// The bad network that was asked for, in words; empty for none.
+    /// The configured impairment of the network, as text; empty for none.
     pub impairment: Vec<String>,
-    /// What the device has counted.
+    /// Counters of the device.
     pub counters: DeviceCounters,
     /// Its queue pairs, by number.
     pub queue_pairs: Vec<QueuePairSnapshot>,
-    /// Queue pairs that are not told because there are too many.
+    /// Number of queue pairs that are left out because there are too many.
     pub queue_pairs_omitted: u64,
 }
 
-/// Counters of a device: all queue pairs together, those that are gone included.
+/// Counters of a device: the sums over all queue pairs, including destroyed ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceCounters {
     /// Data packets sent for the first time.
     pub packets_sent: u64,
-    /// Data packets sent again.
+    /// Data packets retransmitted.
     pub packets_retransmitted: u64,
-    /// Acknowledgements of every kind sent.
+    /// Acknowledgements of every type sent.
     pub acks_sent: u64,
-    /// Packets that came in and could be read.
+    /// Packets received that could be decoded.
     pub packets_received: u64,
-    /// Of these, out of order and kept.
+    /// Of these, packets that arrived out of order and were kept.
     pub packets_out_of_order: u64,
-    /// Of these, seen before.
+    /// Of these, duplicates.
     pub packets_duplicate: u64,
-    /// Packets that came in and were not used, for any reason; duplicates are not among them.
+    /// Packets received but not used, for any reason; duplicates are not among them.
     pub packets_dropped: u64,
-    /// Bytes of packets sent: UDP payload, and what went through memory.
+    /// Bytes of packets sent: UDP payload, and packets through shared memory.
     pub bytes_sent: u64,
-    /// Bytes of packets that came in, likewise.
+    /// Bytes of packets received, likewise.
     pub bytes_received: u64,
-    /// Of those sent, the ones that went through memory to a process of this machine.
+    /// Of the bytes sent, those that went through shared memory to a process of this machine.
     pub bytes_sent_by_memory: u64,
-    /// Calls of the kernel that sent something.
+    /// System calls that sent packets.
     pub send_calls: u64,
-    /// Calls of the kernel that received something.
+    /// System calls that received packets.
     pub receive_calls: u64,
-    /// Timeouts on which something was sent again.
+    /// Timeouts that caused a retransmission.
     pub timeouts: u64,
-    /// Negative acknowledgements that came in.
+    /// Negative acknowledgements received.
     pub nacks: u64,
-    /// Times a peer was told that no receive is posted.
+    /// RNR NAKs sent: no receive was posted.
     pub rnr_naks_sent: u64,
-    /// Packets that a network has marked where it was congested.
+    /// Packets received with a congestion mark of the network.
     pub marks_received: u64,
     /// Congestion notifications (CNP) sent to peers.
     pub cnps_sent: u64,
-    /// Congestion notifications that came in.
+    /// Congestion notifications received.
     pub cnps_received: u64,
-    /// Datagrams that the kernel refused for good: to peers they are lost.
+    /// Datagrams that the kernel finally refused to send: to peers they are lost.
     pub datagrams_refused: u64,
-    /// Packets that impairment has lost.
+    /// Packets dropped by impairment.
     pub impairment_lost: u64,
-    /// Packets that impairment has let others overtake.
+    /// Packets delayed by impairment so that others overtake them.
     pub impairment_reordered: u64,
-    /// Packets that impairment has sent twice.
+    /// Packets duplicated by impairment.
     pub impairment_duplicated: u64,
-    /// Packets in which impairment has made a bit wrong.
+    /// Packets in which impairment inverted a bit.
     pub impairment_corrupted: u64,
 }
 
 impl DeviceCounters {
-    /// Adds what another device has counted.
+    /// Adds the counters of another device.
     pub fn accumulate(&mut self, other: &Self) {
         macro_rules! add {
             ($($field:ident),* $(,)?) => {
-                // All of them: one that is added to the structure is missed here by the compiler.
+                // Destructures all fields: the compiler reports one that is added to the structure but missing here.
                 let Self { $($field),* } = *other;
                 $(self.$field = self.$field.saturating_add($field);)*
             };
@@ -121,49 +121,49 @@ impl DeviceCounters {
     }
 }
 
-/// A queue pair.
+/// A queue pair in a snapshot.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QueuePairSnapshot {
-    /// Its number.
+    /// Queue pair number.
     pub number: u32,
     /// `RC`, `UC` or `UD`.
     pub service: String,
-    /// Its state: `RESET`, `INIT`, `RTR`, `RTS`, `SQD`, `SQE`, `ERR`.
+    /// State: `RESET`, `INIT`, `RTR`, `RTS`, `SQD`, `SQE`, `ERR`.
     pub state: String,
-    /// Its transport.
+    /// Name of its transport.
     pub transport: String,
-    /// Where its peer is; empty when it has none.
+    /// Address of its peer; empty when it has none.
     pub peer: String,
-    /// The peer's queue pair.
+    /// Number of the peer's queue pair.
     pub peer_number: u32,
     /// Packets sent for the first time.
     pub packets_sent: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub packets_retransmitted: u64,
-    /// Packets of the peer taken, acknowledgements included.
+    /// Packets of the peer accepted, including acknowledgements.
     pub packets_received: u64,
-    /// Of these, out of order and kept.
+    /// Of these, packets that arrived out of order and were kept.
     pub packets_out_of_order: u64,
-    /// Packets of the peer that had come in before.
+    /// Duplicate packets of the peer.
     pub packets_duplicate: u64,
-    /// Packets of the peer not used for any other reason.
+    /// Packets of the peer dropped for any other reason.
     pub packets_dropped: u64,
-    /// Receiver-not-ready answers of the peer.
+    /// RNR NAKs received from the peer.
     pub rnr_naks: u64,
-    /// Times it told the peer that no receive is posted.
+    /// RNR NAKs sent to the peer: no receive was posted.
     pub rnr_naks_sent: u64,
-    /// Negative acknowledgements of the peer.
+    /// Negative acknowledgements received from the peer.
     pub nacks: u64,
-    /// Timeouts on which something was sent again.
+    /// Timeouts that caused a retransmission.
     pub timeouts: u64,
-    /// Packets under way.
+    /// Packets in flight.
     pub packets_in_flight: u64,
-    /// Packets that may be under way; none when nothing limits them but the peer.
+    /// Packets that may be in flight; none when only the peer limits them.
     pub window_packets: Option<u64>,
-    /// The last round trip that was measured.
+    /// The most recently measured round-trip time, in microseconds.
     pub round_trip_us: Option<f64>,
-    /// The flows of a Falcon connection that has several, each on a path of its own.
+    /// The flows of a Falcon connection that has several, each on its own path.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowSnapshot>,
 }
@@ -172,18 +172,18 @@ pub struct QueuePairSnapshot {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FlowSnapshot {
-    /// What the network may hash: another label is another path.
+    /// Flow label, which the network may hash: another label selects another path.
     pub label: u32,
     /// Packets sent for the first time.
     pub packets_sent: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub packets_retransmitted: u64,
-    /// Times that it took another path.
+    /// Number of changes to another path.
     pub path_changes: u64,
-    /// Packets under way.
+    /// Packets in flight.
     pub packets_in_flight: u64,
-    /// Packets that its window has room for; below one it sends by the clock.
+    /// Congestion window in packets; below one, sending is paced by time.
     pub window_packets: f64,
-    /// The last round trip that was measured on it.
+    /// The round-trip time most recently measured on it, in microseconds.
     pub round_trip_us: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! The end that measures: brings a session about, lets it run, and puts the report together.
+//! The measuring end: sets up a session, runs it, and assembles the report.
 
 use std::net::SocketAddr;
 
@@ -20,7 +20,7 @@ use crate::nic::Nic;
 /// Measures against the NIC at `to`, which [serves](super::serve()).
 ///
 /// # Errors
-/// When there is no session, an operation fails, or the far end falls silent.
+/// When the session cannot be set up, an operation fails, or the remote end falls silent.
 pub fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<PerfReport, PerfError> {
     let terms = Terms { choice: choice_of(nic, config)?, ..Terms::of(config)? };
     check_against(config, &terms.choice, nic.config().mtu_max_bytes)?;
@@ -40,13 +40,14 @@ pub fn measure(nic: &mut Nic, to: SocketAddr, config: &PerfConfig) -> Result<Per
     let nvme = nvme::initiator(config.op);
     let wanted = Wanted { task, local_bytes, qps: config.qps, queue, nvme };
     let mut session = Session::open(nic, to, &terms, &wanted)?;
-    // The path may carry less than this end could.
+    // The path may carry less than this end's limit, which was checked before.
     if let Err(error) = order::check(config, &terms.choice, session.agreed().1) {
         session.close(nic);
         return Err(error);
     }
     let before = sent(nic);
-    // What is compared has memory of its own, as much as may be in flight; else the queue alone has to be in order.
+    // With verification or atomics each operation in flight has its own memory, so at most `depth` may be between the
+    // first incomplete and the last posted one; otherwise only the send queue limits this distance.
     let span = if config.verify || config.op.is_atomic() { config.depth } else { queue };
     let flows = session.connections.iter().map(|connection| Flow::new(connection.qpn, span)).collect();
     let run = Run { config, layout, flows, region: &session.region, remote: session.remote, cq: session.cq, any_order };
@@ -68,7 +69,7 @@ fn choice_of(nic: &Nic, config: &PerfConfig) -> Result<TransportChoice, PerfErro
     peers::choice(nic, &config.transport, &options)
 }
 
-/// What the flows of `connections` have sent.
+/// Returns what the flows of `connections` have sent.
 fn flow_reports(nic: &Nic, connections: &[Connection]) -> Vec<FlowReport> {
     let mut reports: Vec<FlowReport> = Vec::new();
     let is_ours = |qpn| connections.iter().any(|connection| connection.qpn == qpn);
@@ -83,10 +84,11 @@ fn flow_reports(nic: &Nic, connections: &[Connection]) -> Vec<FlowReport> {
     reports
 }
 
-/// Whether `config` can be measured, as far as can be told without a far end, with packets of at most `mtu_bytes`.
+/// Checks whether `config` can be measured, as far as this end can determine alone, with packets of at most
+/// `mtu_bytes`.
 ///
 /// # Errors
-/// What makes no sense, or cannot work.
+/// The setting that is invalid or cannot work.
 pub fn check(config: &PerfConfig, mtu_bytes: u32) -> Result<(), PerfError> {
     check_against(config, &Terms::of(config)?.choice, mtu_bytes)
 }
@@ -118,7 +120,8 @@ fn check_ranges(config: &PerfConfig) -> Result<(), PerfError> {
     Ok(())
 }
 
-/// Data packets sent by this NIC so far: first time, and again.
+/// Returns the number of data packets sent by this NIC so far: all of them including retransmissions, and the
+/// retransmissions alone.
 pub(crate) fn sent(nic: &Nic) -> (u64, u64) {
     let stats = nic.engine_stats();
     (stats.packets_sent + stats.packets_retransmitted, stats.packets_retransmitted)
@@ -163,7 +166,7 @@ fn report(
     }
 }
 
-/// What a session is asked for with, whatever it is for.
+/// Settings with which a session is requested, whatever its task.
 pub(crate) struct Terms {
     pub(crate) port: u16,
     pub(crate) choice: TransportChoice,
@@ -191,18 +194,18 @@ impl Terms {
     }
 }
 
-/// What a session shall have.
+/// Requirements of a session.
 pub(crate) struct Wanted {
     pub(crate) task: Task,
     pub(crate) local_bytes: u64,
     pub(crate) qps: u32,
-    /// Entries of a send and of a receive queue.
+    /// Entries of a send queue and of a receive queue.
     pub(crate) queue: u32,
-    /// The end of NVMe that queue pairs are.
+    /// NVMe role of the queue pairs.
     pub(crate) nvme: Option<NvmeRole>,
 }
 
-/// A session, at the end that asked for it.
+/// A session, at the end that requested it.
 pub(crate) struct Session {
     pd: PdId,
     pub(crate) cq: CqId,
@@ -213,7 +216,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects, agrees on the task, connects the queue pairs.
+    /// Connects, agrees on the task, and connects the queue pairs.
     pub(crate) fn open(nic: &mut Nic, to: SocketAddr, terms: &Terms, wanted: &Wanted) -> Result<Self, PerfError> {
         protection::check_choice(nic, &terms.choice)?;
         let local_bytes = usize::try_from(wanted.local_bytes.max(1)).unwrap_or(usize::MAX);
@@ -270,12 +273,12 @@ impl Session {
         Ok(())
     }
 
-    /// The transport and wire MTU that the ends have agreed on.
+    /// Returns the transport and wire MTU that the ends have agreed on.
     pub(crate) fn agreed(&self) -> (&'static str, u32) {
         self.connections.first().map_or(("", 0), |first| (first.transport, first.wire_mtu_bytes))
     }
 
-    /// Lets a loop that polls rest, and notices when the far end is gone or silent.
+    /// Lets a polling loop sleep when it is idle, and detects when the remote end has exited or is silent.
     pub(crate) fn rest(
         &mut self,
         nic: &mut Nic,
@@ -290,7 +293,7 @@ impl Session {
         Ok(())
     }
 
-    /// Tells the far end that all is done, and asks how it went.
+    /// Reports to the remote end that all operations are done, and requests its outcome.
     pub(crate) fn finish(&mut self, nic: &mut Nic, patience: Duration) -> Result<Outcome, PerfError> {
         self.control.send(nic, &Order::Finish)?;
         match self.control.receive(nic, patience)? {
@@ -302,17 +305,17 @@ impl Session {
         }
     }
 
-    /// Ends the session and gives everything back.
+    /// Ends the session and releases all its resources.
     pub(crate) fn close(self, nic: &mut Nic) {
         let Self { pd, cq, control, connections, region, .. } = self;
         connections.iter().for_each(|connection| nic.close(connection.id));
         control.close(nic);
         nic.verbs().deregister(region);
-        // Nothing uses them any more.
+        // No other object uses them any more.
         let _ = nic.verbs().destroy_cq(cq);
         let _ = nic.verbs().destroy_pd(pd);
         nic.set_impairment(crate::impair::Impairment::default());
-        // The far end shall hear that it is over before this program ends.
+        // Gives the remote end time to receive the disconnect before this program exits.
         let start = nic.now();
         while nic.now().since(start) < FAREWELL && nic.has_open_exchanges() {
             if !nic.progress() && nic.wait(Duration::from_ms(1)).is_err() {
@@ -328,5 +331,5 @@ impl Session {
     }
 }
 
-/// How long to wait for the far end to confirm the end of a session.
+/// Maximum time to wait for the remote end to confirm the end of a session.
 const FAREWELL: Duration = Duration::from_ms(100);

@@ -1,7 +1,7 @@
-//! The connection on which the two ends of a session talk.
+//! The control connection between the two ends of a session.
 //!
-//! They tell each other addresses and keys of memory there. Between NICs with a secret it is Falcon, sealed like the
-//! data. And it has a protection domain of its own: whoever gets at it reaches no memory but its messages.
+//! The ends exchange addresses and keys of memory on it. Between NICs with a secret it uses Falcon, sealed like the
+//! data. It has its own protection domain, so a party that gains access to it reaches no memory except its messages.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -21,25 +21,25 @@ use crate::error::{ConnectError, NicError};
 use crate::memory::Region;
 use crate::nic::Nic;
 
-/// Who a connection belongs to: sent along when it is asked for.
+/// The purpose of a connection: sent in the private data of its request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// The control connection of a session.
     Control {
-        /// Which session.
+        /// Session number.
         session: u64,
     },
     /// A data connection.
     Data {
-        /// Of which session.
+        /// Number of the session.
         session: u64,
-        /// Which of its queue pairs.
+        /// Index of the queue pair within the session.
         index: u32,
     },
 }
 
 impl Role {
-    /// As private data.
+    /// Returns it as private data.
     pub(crate) fn emit(self) -> Vec<u8> {
         let (tag, session, index) = match self {
             Self::Control { session } => (CONTROL_TAG, session, 0),
@@ -48,7 +48,7 @@ impl Role {
         [&[tag][..], &session.to_be_bytes(), &index.to_be_bytes()].concat()
     }
 
-    /// From private data; `None` when somebody else asks.
+    /// Parses it from private data; `None` when the request is not one of this protocol.
     pub(crate) fn parse(data: &[u8]) -> Option<Self> {
         let (tag, rest) = data.split_first()?;
         let (session, rest) = rest.split_first_chunk()?;
@@ -69,23 +69,23 @@ const DATA_TAG: u8 = b'D';
 pub(crate) struct Control {
     pub(crate) id: ConnectionId,
     pub(crate) peer: SocketAddr,
-    /// How long the other end took to answer, at the end that asked.
+    /// Round-trip time of the connection setup, known at the requesting end only.
     pub(crate) round_trip: Option<Duration>,
     qpn: rnic_wire::Qpn,
     pd: PdId,
     cq: CqId,
     region: Region,
-    /// Messages that have come in.
+    /// Messages that have been received.
     inbox: VecDeque<Vec<u8>>,
-    /// The slot that the next message is sent from.
+    /// The slot from which the next message is sent.
     next_slot: usize,
     over: bool,
-    /// Processes that this NIC knew to be gone when this connection was made.
+    /// Number of exited peer processes that this NIC had detected when this connection was created.
     gone_before: u64,
 }
 
 impl Control {
-    /// Gets what a control connection needs, and calls `connect` to make one with it.
+    /// Allocates the resources of a control connection, and calls `connect` to establish one with them.
     pub(crate) fn open(
         nic: &mut Nic,
         timeout: Duration,
@@ -104,7 +104,7 @@ impl Control {
         }
     }
 
-    /// What its connection is made with.
+    /// Returns the settings of its connection.
     fn config(nic: &Nic, pd: PdId, cq: CqId, timeout: Duration) -> Result<ConnectionConfig, PerfError> {
         let mut config = ConnectionConfig { timeout, ..ConnectionConfig::new(pd, cq) };
         if protection::has_key(nic) {
@@ -116,7 +116,7 @@ impl Control {
         Ok(config)
     }
 
-    /// Takes a connection into use that has just been made or accepted: before the next `progress`.
+    /// Starts to use a connection that has just been created or accepted; must be called before the next `progress`.
     fn new(nic: &mut Nic, pd: PdId, cq: CqId, connection: &Connection) -> Result<Self, NicError> {
         let region = nic.verbs().register(pd, 2 * SLOTS * MESSAGE_BYTES, Access::LOCAL_WRITE)?;
         let control = Self {
@@ -138,7 +138,7 @@ impl Control {
 
     fn post_recv(&self, nic: &mut Nic, slot: usize) {
         let sges = [self.region.sge(slot * MESSAGE_BYTES, MESSAGE_BYTES as u32)];
-        // A queue pair that has failed flushes: its end is noticed there.
+        // A queue pair that has failed completes the receive with a flush error: the failure is detected there.
         let _ = nic.verbs().post_recv(self.qpn, &RecvRequest { wr_id: slot as u64, sges: &sges });
     }
 
@@ -157,7 +157,7 @@ impl Control {
         nic.verbs().post_send(self.qpn, &request).map_err(|_| self.end_of(nic))
     }
 
-    /// The next message, if one has come in.
+    /// Returns the next message, if one has arrived.
     pub(crate) fn poll<T: DeserializeOwned>(&mut self, nic: &mut Nic) -> Result<Option<T>, PerfError> {
         while let Some(completion) = nic.verbs().poll_cq_one(self.cq) {
             if completion.status != WcStatus::Success {
@@ -197,18 +197,19 @@ impl Control {
         }
     }
 
-    /// Notes when the connection manager says that the far end is gone. Other news mean nothing to the end that
-    /// measures.
+    /// Records when the connection manager reports that the remote end has disconnected. Other events have no meaning
+    /// for the measuring end.
     pub(crate) fn heed_events(&mut self, nic: &mut Nic) {
         while let Some(event) = nic.poll_connection_event() {
             self.over |= matches!(event, ConnectionEvent::Disconnected(id) if id == self.id);
         }
     }
 
-    /// Notices, in the middle of a run, when the far end is gone, or has been silent for `idle` and that is too long.
+    /// Checks, in the middle of a run, whether the remote end has disconnected, or has been silent for `idle` and that
+    /// is too long.
     pub(crate) fn check(&mut self, nic: &mut Nic, idle: Duration, patience: Duration) -> Result<(), PerfError> {
         self.heed_events(nic);
-        // A message now can only be the end of it.
+        // At this point a message can only be the end of the session.
         self.poll::<Answer>(nic)?;
         if idle > patience.saturating_mul(SILENCE_TIMEOUTS) {
             return Err(PerfError::Silent { peer: self.peer, after: idle });
@@ -216,13 +217,13 @@ impl Control {
         Ok(())
     }
 
-    /// Why there is no far end any more. A NIC that measures or serves has one.
+    /// Returns the reason why the remote end no longer exists. A NIC that measures or serves has only one remote end.
     fn end_of(&self, nic: &Nic) -> PerfError {
         let peer = self.peer;
         if nic.stats().peers_gone > self.gone_before { PerfError::Gone { peer } } else { PerfError::Ended { peer } }
     }
 
-    /// What to say of an operation that has ended with `status`.
+    /// Returns the error for an operation that has completed with `status`.
     pub(crate) fn failure(&self, nic: &Nic, status: WcStatus) -> PerfError {
         match self.end_of(nic) {
             PerfError::Ended { peer } => PerfError::Operation { peer, status },
@@ -230,16 +231,16 @@ impl Control {
         }
     }
 
-    /// Notes that the far end is gone.
+    /// Records that the remote end has disconnected.
     pub(crate) fn end(&mut self) {
         self.over = true;
     }
 
-    /// Gives everything back.
+    /// Releases all its resources.
     pub(crate) fn close(self, nic: &mut Nic) {
         nic.close(self.id);
         nic.verbs().deregister(self.region);
-        // Nothing uses them any more.
+        // No other object uses them any more.
         let _ = nic.verbs().destroy_cq(self.cq);
         let _ = nic.verbs().destroy_pd(self.pd);
     }
@@ -249,7 +250,7 @@ impl Control {
     }
 }
 
-/// Decides when a loop that polls may sleep: only after a while, because waking up takes longer than most answers.
+/// Decides when a polling loop may sleep: only after a while, because waking up takes longer than most responses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Restless {
     last_moved: Time,
@@ -260,7 +261,8 @@ impl Restless {
         Self { last_moved: now }
     }
 
-    /// Nothing or something has moved; sleeps when nothing has for long. Answers for how long that has been so.
+    /// Processes one iteration of the loop, in which packets were processed when `moved`; sleeps when the loop has been
+    /// idle for long. Returns how long it has been idle.
     #[inline]
     pub(crate) fn rest(&mut self, nic: &mut Nic, moved: bool) -> Result<Duration, NicError> {
         let now = nic.now();
@@ -272,33 +274,33 @@ impl Restless {
         if idle > POLL_FOR {
             nic.wait(IDLE_WAIT)?;
         } else if idle > POLL_ALONE_FOR {
-            // The far end may be waiting for this very core.
+            // The remote end may be waiting for this very core.
             std::thread::yield_now();
         }
         Ok(idle)
     }
 }
 
-/// Messages under way each way, at most: question and answer take one.
+/// Maximum number of messages in flight in each direction: request and response take one.
 const SLOTS: usize = 4;
 
-/// Completions that wait to be looked at, at most.
+/// Maximum number of completions that wait to be polled.
 const COMPLETIONS: u32 = 64;
 
-/// A message, at most.
+/// Maximum size of a message, in bytes.
 const MESSAGE_BYTES: usize = 4_096;
 
-/// Nothing at all for so many connection timeouts: the far end is there, but stuck. (One that is not there fails
-/// operations.)
+/// Number of connection timeouts without any packet after which the remote end counts as stuck. (One that no longer
+/// exists makes operations fail.)
 const SILENCE_TIMEOUTS: u64 = 6;
 
-/// Longest sleep: somebody may want to stop.
+/// Longest sleep, so that a request to stop is noticed.
 pub(crate) const IDLE_WAIT: Duration = Duration::from_ms(10);
 
-/// How long to poll without letting others run: what an answer takes when the far end has a core of its own.
+/// Time to poll without yielding the core to other threads: the response time of a remote end that has its own core.
 const POLL_ALONE_FOR: Duration = Duration::from_us(15);
 
-/// How long to poll without sleeping: a few times what a busy peer takes to answer, much less than a time slice.
+/// Time to poll without sleeping: a few times the response time of a busy peer, and much less than a time slice.
 const POLL_FOR: Duration = Duration::from_us(300);
 
 #[cfg(test)]

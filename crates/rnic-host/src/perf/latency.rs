@@ -1,11 +1,11 @@
-//! How long operations took.
+//! Latencies of operations.
 
 use hdrhistogram::Histogram;
 use rnic_base::Duration;
 
 use super::report::LatencyUs;
 
-/// A histogram with three significant digits, of times up to a minute.
+/// A histogram of times up to a minute, with three significant digits.
 #[derive(Clone, Debug)]
 pub struct Latency(Histogram<u64>);
 
@@ -16,23 +16,23 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// Adds one.
+    /// Adds one latency.
     #[inline]
     pub fn record(&mut self, latency: Duration) {
         self.0.saturating_record(latency.as_ns());
     }
 
-    /// How many there are.
+    /// Returns the number of recorded latencies.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The value that a share `quantile` of all stay within.
+    /// Returns the latency that the share `quantile` of all operations does not exceed.
     pub fn at(&self, quantile: f64) -> Duration {
         Duration::from_ns(self.0.value_at_quantile(quantile))
     }
 
-    /// What a report shows.
+    /// Returns the percentiles for a report.
     pub fn summary(&self) -> LatencyUs {
         let us = |ns: u64| ns as f64 / 1e3;
         LatencyUs {

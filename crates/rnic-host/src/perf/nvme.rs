@@ -1,4 +1,4 @@
-//! Commands of NVMe: the namespace of the end that serves, and what the other end must know of it.
+//! NVMe commands: the namespace of the serving end, and its parameters that the measuring end must know.
 
 use rnic_base::limits::WORK_REQUESTS_MAX;
 use rnic_base::{BitRate, Duration};
@@ -12,9 +12,9 @@ use crate::defaults::TransportChoice;
 use crate::memory::Region;
 use crate::nic::Nic;
 
-/// Of a block, the power of two.
+/// Block size as a power of two.
 const BLOCK_LOG2: u32 = 9;
-/// The number of the namespace of a session.
+/// Namespace number in a session.
 const NAMESPACE: u16 = 1;
 /// Entries of the send queue for each command in flight: a Write that is read back has two, and an entry is free when
 /// those before it are.
@@ -24,15 +24,15 @@ const DEPTH_MAX: u32 = WORK_REQUESTS_MAX / ENTRIES;
 const DEPTH_EXPECTED: &str = "at most 8192, for each command may take 4 of the 32768 entries of a send queue: have \
                               fewer in flight, or more queue pairs";
 const _: () = assert!(DEPTH_MAX == 8_192 && WORK_REQUESTS_MAX == 32_768);
-/// How long a command may take: what hosts of NVMe have unless they are told otherwise.
+/// Time limit of a command: the default of NVMe hosts.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Memory has next to no latency, and as many places as there are units.
+/// The device model is memory: almost no latency, and a queue deep enough for all units in flight.
 const DEVICE: DeviceConfig = {
     let service = DeviceService { latency: Duration::ZERO, bandwidth: BitRate::gbps(10_000) };
     DeviceConfig { read: service, write: service, queue_depth: 1 << 16, block_log2: BLOCK_LOG2 }
 };
 
-/// Checks that commands of `config` can be.
+/// Checks that the NVMe commands of `config` are possible.
 ///
 /// # Errors
 /// [`PerfError::Plan`] or [`PerfError::NvmeNeedsFalcon`].
@@ -59,16 +59,16 @@ pub(super) fn check(config: &PerfConfig, choice: &TransportChoice, mtu_bytes: u3
     Ok(())
 }
 
-/// Returns the role of a queue pair at the end that measures.
+/// Returns the role of a queue pair at the measuring end.
 pub(super) fn initiator(op: Op) -> Option<NvmeRole> {
     let role = NvmeInitiator { namespace: NAMESPACE, block_log2: BLOCK_LOG2, reads: NvmeReads::Push, timeout: TIMEOUT };
     op.is_nvme().then_some(NvmeRole::Initiator(role))
 }
 
-/// Makes the namespace of a session of `region`.
+/// Creates the namespace of a session, backed by `region`.
 ///
 /// # Errors
-/// Why not, in words.
+/// The reason, as text.
 pub(super) fn namespace(nic: &mut Nic, pd: PdId, region: &Region) -> Result<NamespaceId, String> {
     let blocks = (region.len() as u64) >> BLOCK_LOG2;
     let (addr, key) = (region.addr(), region.key());

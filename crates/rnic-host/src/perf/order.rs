@@ -1,16 +1,16 @@
-//! What operations lose when their transport promises no order.
+//! Restrictions on operations whose transport does not guarantee order.
 
 use rnic_policy::FalconOrdering;
 
 use super::{Op, PerfConfig, PerfError};
 use crate::defaults::TransportChoice;
 
-/// Whether operations are executed, and complete, in any order.
+/// Returns whether operations are executed, and complete, in any order.
 pub(super) fn is_any(choice: &TransportChoice) -> bool {
     choice.profile.protocol.falcon().is_some_and(|shape| shape.ordering == FalconOrdering::Unordered)
 }
 
-/// Refuses what needs order where there is none.
+/// Refuses operations that need order when the transport does not guarantee it.
 ///
 /// # Errors
 /// [`PerfError::NeedsOrder`].
@@ -22,9 +22,9 @@ pub(super) fn check(config: &PerfConfig, choice: &TransportChoice, mtu_bytes: u3
     let one_packet = format!("one packet of at most {mtu_bytes} bytes");
     let (what, unless) = match config.op {
         Op::Send if !fits => ("a Send", one_packet),
-        // The far end learns from immediate data what to compare.
+        // The immediate data indicate to the remote end what to compare.
         Op::Write if config.verify && !fits => ("a Write that is compared (it has immediate data)", one_packet),
-        // Each expects what the one before it has left.
+        // Each operation expects the value that the previous one has written.
         Op::CompareSwap if config.depth > 1 => ("a compare-and-swap", "one in flight".to_owned()),
         _ => return Ok(()),
     };

@@ -1,13 +1,13 @@
-//! Data that cannot be mistaken: every operation has its own, and no two words of one are equal.
+//! Test data that are unique: every operation has its own, and no two words of one operation are equal.
 
-/// Names the data of one operation.
+/// Identifies the data of one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pattern(u64);
 
 impl Pattern {
-    /// That of operation `index` on queue pair `qp`.
+    /// Returns the pattern of operation `index` on queue pair `qp`.
     pub(crate) fn of(qp: u32, index: u64) -> Self {
-        // SplitMix64's finaliser: neighbours have nothing in common.
+        // SplitMix64's finaliser: the patterns of neighbouring operations are unrelated.
         let mut mixed = (u64::from(qp) << 48 ^ index).wrapping_add(GOLDEN);
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -18,9 +18,10 @@ impl Pattern {
         self.0.wrapping_add(GOLDEN.wrapping_mul(index as u64)).to_le_bytes()
     }
 
-    /// Writes it.
+    /// Writes the pattern to `bytes`.
     pub(crate) fn fill(self, bytes: &mut [u8]) {
-        // Whole words first: chunks of a known size become vector instructions, which is several times as fast.
+        // Complete words first: chunks of a constant size are compiled to vector instructions, which is several times
+        // as fast.
         let mut words = bytes.chunks_exact_mut(8);
         let whole = words.len();
         for (index, chunk) in words.by_ref().enumerate() {
@@ -30,7 +31,7 @@ impl Pattern {
         rest.copy_from_slice(&self.word(whole)[..rest.len()]);
     }
 
-    /// Whether `bytes` are it, every one.
+    /// Returns whether every one of `bytes` matches the pattern.
     pub(crate) fn matches(self, bytes: &[u8]) -> bool {
         let words = bytes.chunks_exact(8);
         let rest = words.remainder();

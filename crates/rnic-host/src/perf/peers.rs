@@ -1,13 +1,13 @@
-//! Requirements on a session at a NIC whose peers are adapters of other makes: RoCEv2 as it is, all of it.
+//! Requirements on a session at a NIC whose peers are adapters of other makes: all its connections use standard RoCEv2.
 
 use super::PerfError;
 use crate::defaults::{ROCE_TRANSPORT, TransportChoice};
 use crate::nic::Nic;
 
-/// The transport called `name`, with `options` and what is default among the peers of `nic`.
+/// Returns the transport called `name`, with `options` and the defaults for the peers of `nic`.
 ///
 /// # Errors
-/// When there is none, or the NIC's peers do not speak it.
+/// When there is none, or the NIC's peers do not support it.
 pub(super) fn choice(nic: &Nic, name: &str, options: &[(&str, &str)]) -> Result<TransportChoice, PerfError> {
     if !nic.config().real_roce_peers {
         return Ok(TransportChoice::named(name, options)?);

@@ -1,4 +1,4 @@
-//! What the two ends of a session say to each other: one JSON object in each Send of the control connection.
+//! Messages between the two ends of a session: one JSON object in each Send of the control connection.
 
 use rnic_base::{BitRate, Duration, Probability};
 use serde::{Deserialize, Serialize};
@@ -6,84 +6,84 @@ use serde::{Deserialize, Serialize};
 use super::Op;
 use crate::impair::Impairment;
 
-/// From the end that measures.
+/// Message of the measuring end.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Order {
-    /// Get ready.
+    /// Requests that the other end prepares for a task.
     Prepare {
-        /// Of these messages.
+        /// Version of these messages.
         version: u32,
-        /// What for.
+        /// The task to prepare for.
         task: Task,
-        /// What to accept data connections with.
+        /// Transport with which to accept data connections.
         transport: TransportOrder,
-        /// What to do to packets.
+        /// Impairment to apply to packets.
         impairment: ImpairmentOrder,
-        /// What the control connection took to set up: the end that accepts measures none.
+        /// Round-trip time of the control connection's setup: the accepting end does not measure one.
         #[serde(default)]
         round_trip_ps: u64,
     },
-    /// All operations are done: say how it went.
+    /// Reports that all operations are done, and requests the outcome.
     Finish,
 }
 
-/// From the end that serves.
+/// Message of the serving end.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Answer {
-    /// Data connections may come.
+    /// The end is ready for data connections.
     Ready {
-        /// Where to write, read or count.
+        /// Memory to write, read or count in.
         memory: MemoryAt,
     },
-    /// No.
+    /// The task is refused.
     Refused {
-        /// Why.
+        /// Reason of the refusal.
         reason: String,
     },
-    /// How it went.
+    /// Results of the session at the serving end.
     Outcome(Outcome),
 }
 
-/// What a session is for.
+/// Task of a session.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Task {
     /// A measurement.
     Perf {
-        /// What is repeated.
+        /// The operation that is repeated.
         op: Op,
-        /// Bytes of each.
+        /// Bytes of each operation.
         size_bytes: u32,
-        /// Queue pairs.
+        /// Number of queue pairs.
         qps: u32,
-        /// Operations in flight on each.
+        /// Operations in flight on each queue pair.
         depth: u32,
-        /// Compare what arrives.
+        /// True to compare the data that arrive.
         verify: bool,
-        /// Answer each Send with one.
+        /// True to respond to each Send with a Send.
         ping_pong: bool,
     },
-    /// A file.
+    /// Transfer of a file.
     Transfer(TransferTask),
 }
 
-/// A file to receive.
+/// Transfer of a file to the serving end.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct TransferTask {
-    /// Its length.
+    /// Length of the file.
     pub(crate) bytes: u64,
 }
 
-/// A transport.
+/// Transport of data connections.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct TransportOrder {
     pub(crate) name: String,
     pub(crate) options: Vec<(String, String)>,
 }
 
-/// Registered memory.
+/// Registered memory at the serving end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct MemoryAt {
     pub(crate) addr: u64,
@@ -91,22 +91,22 @@ pub(crate) struct MemoryAt {
     pub(crate) len: u64,
 }
 
-/// What the serving end has seen.
+/// Results that the serving end has observed.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Outcome {
-    /// Operations whose data were compared and right.
+    /// Operations whose data were compared and correct.
     pub(crate) verified: u64,
     /// Operations whose data were compared and wrong.
     pub(crate) wrong: u64,
-    /// Data packets sent, first time and again.
+    /// Data packets sent, including retransmissions.
     pub(crate) packets_sent: u64,
-    /// Of these, sent again.
+    /// Of these, retransmissions.
     pub(crate) packets_retransmitted: u64,
-    /// SHA-256 of the file that came in, in hexadecimal digits.
+    /// SHA-256 of the received file, in hexadecimal digits.
     pub(crate) sha256: Option<String>,
 }
 
-/// [`Impairment`], as it travels: probabilities in parts of 10^12, times in picoseconds.
+/// [`Impairment`] as transmitted: probabilities in parts of 10^12, times in picoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct ImpairmentOrder {
     seed: u64,
@@ -124,10 +124,11 @@ pub(crate) struct ImpairmentOrder {
 
 const ONE: u64 = 1_000_000_000_000;
 
-/// How long a queue, a delay, its variation or a packet that is overtaken may take: no path of this world comes near.
+/// Longest permitted time of a queue, a delay, its variation or the hold time of a reordered packet: no real path comes
+/// near it.
 const LATEST: Duration = Duration::from_secs(60);
 
-/// What goes into a queue that is nearly full: more than any packet.
+/// Bytes that may be added to a queue that is almost full: more than any packet.
 const PACKET_BYTES: u64 = 64 << 10;
 
 impl From<&Impairment> for ImpairmentOrder {
@@ -150,7 +151,8 @@ impl From<&Impairment> for ImpairmentOrder {
 }
 
 impl ImpairmentOrder {
-    /// Whether no packet is kept for longer than anybody waits. What is kept is memory of the end that obeys.
+    /// Checks that no packet is kept longer than `LATEST`. Kept packets use memory of the end that applies the
+    /// impairment.
     pub(crate) fn check(&self) -> Result<(), String> {
         let Impairment { delay, jitter, reorder_hold, rate, rate_queue_bytes, .. } = (*self).into();
         let drains = |rate: BitRate| rate.bytes_in(LATEST) >= rate_queue_bytes.saturating_add(PACKET_BYTES);
@@ -174,65 +176,66 @@ impl From<ImpairmentOrder> for Impairment {
             reorder_hold: Duration::from_ps(order.reorder_hold_ps),
             delay: Duration::from_ps(order.delay_ps),
             jitter: Duration::from_ps(order.jitter_ps),
-            // Nothing is ever sent at a rate of zero.
+            // A rate of zero would never send a packet.
             rate: order.rate_bps.filter(|bps| *bps > 0).map(BitRate::bps),
             rate_queue_bytes: order.rate_queue_bytes,
         }
     }
 }
 
-/// Where operations have their data, at both ends.
+/// Positions of the operations' data, at both ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
-    /// Bytes from one slot to the next.
+    /// Distance between the starts of two slots, in bytes.
     stride: u64,
-    /// Slots of a queue pair, at the end that measures and at the other.
+    /// Slots of a queue pair at the measuring end, then at the serving end.
     local_slots: u64,
     remote_slots: u64,
 }
 
 impl Layout {
-    /// Of operations that complete in `any_order` or one after the other.
+    /// Returns the layout for operations that complete in `any_order` or one after the other.
     pub(crate) fn new(op: Op, size_bytes: u32, depth: u32, verify: bool, any_order: bool) -> Self {
         let depth = u64::from(depth);
         let (local_slots, remote_slots) = match op {
-            // Each word is counted up by its queue pair alone; results come to slots of their own.
+            // Each word is incremented by its queue pair only; every result has its own slot.
             Op::Atomic | Op::CompareSwap => (depth, 1),
-            // One slot more at the far end: what was read into a slot before is never what comes next.
+            // One slot more at the remote end, so that a local slot never receives the same data twice in a row.
             Op::Read | Op::NvmeRead if verify => (depth, depth + 1),
-            // The far end compares what was written after it has acknowledged it. It has a receive for each operation
-            // in flight, and posts it again when it has compared: so an operation that may use the slot again waits for
-            // one that waited for that; without order, for one more.
+            // The serving end compares written data after acknowledging them. It has a receive for each operation in
+            // flight, and posts one again only after comparing. With twice the depth, an operation that reuses a slot
+            // can only start after one that itself needed that reposted receive; without order, one more multiple is
+            // needed.
             Op::Write if verify => (depth, if any_order { 3 } else { 2 } * depth),
             _ if verify => (depth, depth),
             _ => (1, 1),
         };
         let size = if op.is_atomic() { 8 } else { u64::from(size_bytes.max(1)) };
-        // Sizes of commands are whole blocks, and so are their places in a namespace.
+        // Sizes of NVMe commands are multiples of the block size, and so are their offsets in a namespace.
         Self { stride: size.next_multiple_of(SLOT_ALIGNMENT), local_slots, remote_slots }
     }
 
-    /// Bytes of `qps` queue pairs at the end that measures.
+    /// Returns the bytes for `qps` queue pairs at the measuring end.
     pub(crate) fn local_bytes(&self, qps: u32) -> u64 {
         u64::from(qps) * self.local_slots * self.stride
     }
 
-    /// Bytes of `qps` queue pairs at the end that serves.
+    /// Returns the bytes for `qps` queue pairs at the serving end.
     pub(crate) fn remote_bytes(&self, qps: u32) -> u64 {
         u64::from(qps) * self.remote_slots * self.stride
     }
 
-    /// Where operation `index` of queue pair `qp` has its data at the end that measures.
+    /// Returns the offset of the data of operation `index` of queue pair `qp` at the measuring end.
     pub(crate) fn local(&self, qp: u32, index: u64) -> usize {
         ((u64::from(qp) * self.local_slots + index % self.local_slots) * self.stride) as usize
     }
 
-    /// And at the end that serves.
+    /// Returns the offset of the data of operation `index` of queue pair `qp` at the serving end.
     pub(crate) fn remote(&self, qp: u32, index: u64) -> usize {
         ((u64::from(qp) * self.remote_slots + self.remote_slot(index)) * self.stride) as usize
     }
 
-    /// Which of a queue pair's slots at the end that serves operation `index` uses.
+    /// Returns the index of the slot at the serving end that operation `index` of a queue pair uses.
     pub(crate) fn remote_slot(&self, index: u64) -> u64 {
         index % self.remote_slots
     }
@@ -242,10 +245,10 @@ impl Layout {
     }
 }
 
-/// Slots begin on cache lines, and atomics need eight.
+/// Slots are aligned to cache lines; atomics need an alignment of eight.
 const SLOT_ALIGNMENT: u64 = 64;
 
-/// Of these messages: both ends must have the same.
+/// Version of these messages: both ends must have the same.
 pub(crate) const VERSION: u32 = 3;
 
 #[cfg(test)]

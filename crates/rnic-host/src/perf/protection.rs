@@ -1,4 +1,4 @@
-//! What a session must be like at a NIC that has a secret: sealed, all of it.
+//! Requirements on a session at a NIC that has a secret: all its connections are sealed.
 
 use super::PerfError;
 use crate::connection::ConnectionRequest;
@@ -8,12 +8,12 @@ use crate::nic::Nic;
 /// The transport whose packets are sealed.
 pub(super) const TRANSPORT: &str = "falcon";
 
-/// Whether packets of Falcon are sealed here.
+/// Returns whether Falcon packets are sealed at this end.
 pub(super) fn has_key(nic: &Nic) -> bool {
     nic.config().protection.is_some()
 }
 
-/// Refuses data connections that a secret does not protect where there is one.
+/// Refuses data connections that the secret of this NIC, if it has one, does not protect.
 ///
 /// # Errors
 /// [`PerfError::Unprotected`].
@@ -24,13 +24,13 @@ pub(super) fn check_choice(nic: &Nic, choice: &TransportChoice) -> Result<(), Pe
     Ok(())
 }
 
-/// Compares the control connection that somebody asks for with what this end has.
+/// Checks whether a requested control connection matches the protection of this end.
 ///
 /// # Errors
-/// What is missing: for people at the other end, to whom this one is the other, and for people here. Whether both have
-/// the *same* secret is for the connection manager: it compares fingerprints.
+/// The mismatch, as two texts: one for the user at the other end, in which "the other end" is this one, and one for the
+/// user at this end. The connection manager checks whether both have the *same* secret: it compares fingerprints.
 pub(super) fn check_request(nic: &Nic, request: &ConnectionRequest) -> Result<(), [&'static str; 2]> {
-    // Who has a secret asks for Falcon alone, who has none for something else.
+    // An end with a secret offers only Falcon, an end without one another transport.
     let is_sealed = request.transports.iter().all(|transport| transport == TRANSPORT);
     match (has_key(nic), is_sealed) {
         (true, false) => Err([

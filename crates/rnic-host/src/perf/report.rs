@@ -1,45 +1,45 @@
-//! What a measurement comes to.
+//! Result of a measurement.
 
 use serde::{Deserialize, Serialize};
 
 /// The result of a measurement. Field names carry the unit.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PerfReport {
-    /// The transport that the two ends have agreed on.
+    /// Name of the transport that the two ends have agreed on.
     pub transport: String,
-    /// What was repeated.
+    /// The operation that was repeated.
     pub op: String,
-    /// What carried the packets: `udp`.
+    /// Layer that carried the packets: `udp`.
     pub wire: String,
     /// Bytes of each operation.
     pub size_bytes: u32,
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub qps: u32,
-    /// Operations in flight on each.
+    /// Operations in flight on each queue pair.
     pub depth: u32,
-    /// Packets lost on purpose, each way, as a share of one.
+    /// Configured loss probability in each direction, 0 to 1.
     pub loss: f64,
-    /// Packets reordered on purpose, each way, as a share of one.
+    /// Configured reordering probability in each direction, 0 to 1.
     pub reorder: f64,
     /// Operations that completed.
     pub ops: u64,
-    /// Bytes that they moved, one way.
+    /// Bytes that the operations moved, in one direction.
     pub bytes: u64,
-    /// From the first operation posted to the last completed.
+    /// Time from posting the first operation to the last completion, in seconds.
     pub elapsed_s: f64,
-    /// Payload by time.
+    /// Payload per time.
     pub goodput_gbps: f64,
-    /// Operations by time.
+    /// Operations per second.
     pub ops_per_s: f64,
-    /// How long operations took.
+    /// Latencies of the operations.
     pub latency_us: LatencyUs,
-    /// What of them.
+    /// Definition of the latency.
     pub latency_kind: LatencyKind,
-    /// Data packets of both ends (requests and responses), first time and again.
+    /// Data packets of both ends (requests and responses), including retransmissions.
     pub packets_sent: u64,
-    /// Of these, sent again.
+    /// Of these, retransmissions.
     pub packets_retransmitted: u64,
-    /// Every byte of every operation was compared with what it should be, and was.
+    /// True when every byte of every operation was compared and correct.
     pub verified: bool,
     /// Operations that were compared.
     pub ops_verified: u64,
@@ -47,43 +47,44 @@ pub struct PerfReport {
     pub ops_wrong: u64,
     /// Payload bytes of a full packet.
     pub wire_mtu_bytes: u32,
-    /// The kernel cut trains into packets at this end.
+    /// True when the kernel segmented trains into packets (GSO) at this end.
     pub segmentation: bool,
-    /// What this end sent by flow 0 of every queue pair, by flow 1 of every one, and so on, where they have several.
+    /// Packets that this end sent by flow 0 of all queue pairs, by flow 1 of all, and so on, where they have several
+    /// flows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowReport>,
 }
 
-/// What the flows of one index sent, of all queue pairs of an end.
+/// Counters of the flows with one index, summed over all queue pairs of an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct FlowReport {
-    /// Packets with data or requests, first time and again.
+    /// Packets with data or requests, including retransmissions.
     pub packets: u64,
-    /// Of these, sent again.
+    /// Of these, retransmissions.
     pub packets_retransmitted: u64,
-    /// Times that such a flow took another path.
+    /// Number of path changes of these flows.
     pub path_changes: u64,
 }
 
 /// Latencies in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct LatencyUs {
-    /// Half of all are shorter.
+    /// Median.
     pub p50: f64,
-    /// 99 of 100 are shorter.
+    /// 99th percentile.
     pub p99: f64,
-    /// 999 of 1000 are shorter.
+    /// 99.9th percentile.
     pub p999: f64,
-    /// The longest.
+    /// Maximum.
     pub max: f64,
 }
 
-/// What was timed.
+/// Definition of a latency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LatencyKind {
-    /// From posting an operation to its completion, waiting for those before it included.
+    /// Time from posting an operation to its completion, including the wait for earlier operations.
     Operation,
-    /// Half of a round trip of two Sends.
+    /// Half of the round-trip time of two Sends.
     HalfRoundTrip,
 }

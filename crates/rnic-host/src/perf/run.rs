@@ -1,4 +1,4 @@
-//! The measured part of a session: operations, one after the other or many at a time.
+//! The measured part of a session: operations, one at a time or many in flight.
 
 use rnic_base::{Duration, Time};
 use rnic_engine::{
@@ -15,7 +15,7 @@ use super::{Length, Op, PerfConfig, PerfError};
 use crate::memory::Region;
 use crate::nic::Nic;
 
-/// What a run has come to.
+/// Results of a run.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
     pub(super) ops: u64,
@@ -25,30 +25,31 @@ pub(super) struct Measured {
     pub(super) wrong: u64,
 }
 
-/// One queue pair's operations.
+/// The operations of one queue pair.
 #[derive(Debug)]
 pub(super) struct Flow {
     qpn: Qpn,
     posted: u64,
     completed: u64,
-    /// Which of them have completed: without order, not always the first.
+    /// The completed operations: without order, these are not always the oldest.
     done: Seen,
-    /// What atomics have found: each something else.
+    /// Values that atomics have returned: all different.
     found: Seen,
-    /// When each operation in flight was posted.
+    /// Time at which each operation in flight was posted.
     posted_at: Vec<Time>,
 }
 
 impl Flow {
-    /// Of a queue pair that has up to `span` operations between the first that is under way and the last.
+    /// Returns the state of a queue pair with up to `span` operations between the oldest in flight and the newest.
     pub(super) fn new(qpn: Qpn, span: u32) -> Self {
         let posted_at = vec![Time::ZERO; span as usize];
         let span = u64::from(span);
-        // An atomic that has found little may complete after those of a whole span behind it.
+        // An atomic that returned a small value may complete after a complete span of later ones.
         Self { qpn, posted: 0, completed: 0, done: Seen::within(span), found: Seen::within(2 * span), posted_at }
     }
 
-    /// Whether there is room for one more: entries of the send queue, and slots of memory, become free in order.
+    /// Returns whether one more operation may be posted: entries of the send queue, and slots of memory, become free in
+    /// order.
     #[inline]
     fn has_room(&self, depth: u32) -> bool {
         let span = self.posted_at.len() as u64;
@@ -56,7 +57,7 @@ impl Flow {
     }
 }
 
-/// A run that is about to begin.
+/// A run that is ready to start.
 pub(super) struct Run<'a> {
     pub(super) config: &'a PerfConfig,
     pub(super) layout: Layout,
@@ -64,12 +65,12 @@ pub(super) struct Run<'a> {
     pub(super) region: &'a Region,
     pub(super) remote: MemoryAt,
     pub(super) cq: CqId,
-    /// Operations are executed, and complete, in any order.
+    /// True when operations are executed, and complete, in any order.
     pub(super) any_order: bool,
 }
 
 impl Run<'_> {
-    /// Keeps as many operations in flight as the plan says, until its end.
+    /// Keeps as many operations in flight as the plan requires, until its end.
     pub(super) fn keep_busy(mut self, nic: &mut Nic, control: &mut Control) -> Result<Measured, PerfError> {
         let mut measured = Measured::default();
         let start = nic.now();
@@ -100,7 +101,7 @@ impl Run<'_> {
         Ok(measured)
     }
 
-    /// Posts operations of queue pair `qp` as long as there are any, and room for them.
+    /// Posts operations of queue pair `qp` while the plan has more and there is space for them.
     #[inline]
     fn fill_up(&mut self, nic: &mut Nic, qp: usize, now: Time, start: Time) -> Result<(), PerfError> {
         while self.flows[qp].has_room(self.config.depth) {
@@ -148,13 +149,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Returns whether `completion` is that of a Write of NVMe, which this end compares.
+    /// Returns whether `completion` is that of an NVMe Write whose data this end verifies.
     #[inline]
     fn is_to_be_read_back(&self, completion: &Completion) -> bool {
         self.config.verify && self.config.op == Op::NvmeWrite && completion.opcode == WcOpcode::RdmaWrite
     }
 
-    /// Reads what a Write of NVMe has written, to where that came from, which is cleared before.
+    /// Reads back the data of an NVMe Write into the buffer that they were written from, which is cleared before.
     fn read_back(&mut self, nic: &mut Nic, completion: &Completion) -> Result<(), PerfError> {
         let wr_id = completion.wr_id;
         let (qp, index) = ((wr_id & QP_MASK) as usize, wr_id >> QP_BITS);
@@ -167,7 +168,7 @@ impl Run<'_> {
         Ok(nic.verbs().post_send(self.flows[qp].qpn, &request)?)
     }
 
-    /// Accounts for a completed operation; answers which queue pair it belongs to.
+    /// Accounts for a completed operation; returns the index of its queue pair.
     #[inline]
     fn complete(&mut self, nic: &Nic, completion: &Completion, now: Time, measured: &mut Measured) -> usize {
         let (qp, index) = ((completion.wr_id & QP_MASK) as usize, completion.wr_id >> QP_BITS);
@@ -182,7 +183,7 @@ impl Run<'_> {
             let len = self.config.operation_bytes() as usize;
             let bytes = &nic.bytes(self.region)[local..local + len];
             let right = match self.config.op {
-                // Compared where they arrive.
+                // These are compared at the end where they arrive.
                 Op::Write | Op::Send => return qp,
                 Op::Read | Op::NvmeRead => Pattern::of(qp as u32, self.layout.remote_slot(index)).matches(bytes),
                 Op::NvmeWrite => Pattern::of(qp as u32, index).matches(bytes),
@@ -199,7 +200,7 @@ impl Run<'_> {
         qp
     }
 
-    /// Sends, waits for the answer, and so on. Half a round trip is what counts.
+    /// Runs a ping-pong: posts a Send, waits for the response, and so on. Records half of each round-trip time.
     pub(super) fn ping_pong(self, nic: &mut Nic, control: &mut Control) -> Result<Measured, PerfError> {
         let mut measured = Measured::default();
         let (qpn, len) = (self.flows[0].qpn, self.config.operation_bytes());
@@ -268,14 +269,14 @@ impl Run<'_> {
     }
 }
 
-/// Posts a Send of a ping-pong, without a completion of its own. Returns `false` when the send queue is full: the
-/// message before has been answered, but its acknowledgement was lost.
+/// Posts a Send of a ping-pong, without requesting a completion. Returns `false` when the send queue is full, because
+/// the acknowledgement of the previous message, which has been answered, was lost.
 pub(super) fn send_back(nic: &mut Nic, qpn: Qpn, region: &Region, offset: usize, len: u32, round: u64) -> bool {
     let sges = [region.sge(offset, len)];
     let sges = if len == 0 { &[][..] } else { &sges };
     let op = SendOp::Send { immediate: Some(round as u32) };
     let posted = nic.verbs().post_send(qpn, &SendRequest { wr_id: 0, op, sges, flags: SendFlags::empty() });
-    // When the queue pair has failed, its receive says so.
+    // When the queue pair has failed, its receive completes with an error, which reports the failure.
     !matches!(posted, Err(PostError::QueueFull))
 }
 
@@ -287,17 +288,16 @@ fn check_status(nic: &Nic, completion: &Completion, control: &Control) -> Result
     }
 }
 
-/// Of a work request's name, bits that are its queue pair; the others are which operation it is.
+/// Number of bits of a work request ID that are the queue pair's index; the other bits are the index of the operation.
 const QP_BITS: u32 = 10;
 const QP_MASK: u64 = (1 << QP_BITS) - 1;
 const _: () = assert!(super::setup::QPS_MAX <= 1 << QP_BITS);
 
-/// The "queue pair" that answers of a ping-pong have their pattern from.
+/// Pseudo queue pair index for the pattern of ping-pong responses.
 pub(super) const ANSWERS: u32 = u32::MAX >> 16;
 
-/// Rounds that are not counted: caches, branch predictors and the scheduler get to know them.
+/// Rounds that are not counted, in which caches, branch predictors and the scheduler warm up.
 const WARM_UP_ROUNDS: u64 = 1_000;
 
-/// The longest warm-up: rounds of a slow path, or of long messages that a network loses parts of, may take a tenth of a
-/// second.
+/// Longest warm-up: rounds on a slow path, or of long messages that suffer packet loss, may take a tenth of a second.
 const WARM_UP_MAX: Duration = Duration::from_ms(500);

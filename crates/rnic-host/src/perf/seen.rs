@@ -1,30 +1,30 @@
-//! Which operations are done, where they may be done in any order.
+//! Tracks completed operations that may complete in any order.
 
 use std::collections::VecDeque;
 
-/// Numbers that have come, each once, none far beyond the first that has not.
+/// Set of numbers that have been seen, each once; all are within `span` of the first missing one.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
-    /// All before it have come.
+    /// The first missing number: all before it have been seen.
     first: u64,
-    /// Of `first` and those behind it.
+    /// For `first` and each number after it: true when it has been seen.
     come: VecDeque<bool>,
-    /// How far one may be beyond the first that has not come.
+    /// Numbers must be less than this distance beyond the first missing one.
     span: u64,
 }
 
 impl Seen {
-    /// None yet.
+    /// Returns an empty set.
     pub(super) fn within(span: u64) -> Self {
         Self { first: 0, come: VecDeque::new(), span }
     }
 
-    /// The first that has not come.
+    /// Returns the first missing number.
     pub(super) fn first(&self) -> u64 {
         self.first
     }
 
-    /// Notes one; answers whether it is new, and one that can have come.
+    /// Adds a number; returns whether it is new and within the permitted span.
     #[inline]
     pub(super) fn note(&mut self, number: u64) -> bool {
         if number == self.first && self.come.is_empty() {
@@ -44,7 +44,7 @@ impl Seen {
         is_new
     }
 
-    /// The number whose lower 32 bits are `word` that is the closest to the first that has not come.
+    /// Returns the number with the lower 32 bits `word` that is closest to the first missing number.
     pub(super) fn closest(&self, word: u32) -> u64 {
         let distance = word.wrapping_sub(self.first as u32) as i32;
         self.first.wrapping_add_signed(distance.into())

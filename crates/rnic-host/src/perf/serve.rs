@@ -1,5 +1,5 @@
-//! The end that serves: answers measurements and takes files in, one session at a time. Those who have not said what
-//! they want wait beside it (`waiting.rs`).
+//! The serving end: serves measurements and receives files, one session at a time. Clients that have not sent their
+//! first order wait in parallel (`waiting.rs`).
 
 use std::net::SocketAddr;
 
@@ -24,27 +24,27 @@ use crate::impair::Impairment;
 use crate::memory::Region;
 use crate::nic::Nic;
 
-/// A session that has been served.
+/// Result of a session that has been served.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Served {
-    /// For whom.
+    /// Address of the client.
     pub peer: SocketAddr,
-    /// What it was, in words.
+    /// Description of the task.
     pub task: String,
-    /// Why it ended, when it was not as agreed.
+    /// Reason why it ended, unless it ended as agreed.
     pub problem: Option<String>,
-    /// Operations whose data were compared here and right.
+    /// Operations whose data were compared here and correct.
     pub verified: u64,
     /// Operations whose data were compared here and wrong.
     pub wrong: u64,
-    /// Data packets sent, first time and again.
+    /// Data packets sent, including retransmissions.
     pub packets_sent: u64,
-    /// Of these, sent again.
+    /// Of these, retransmissions.
     pub packets_retransmitted: u64,
 }
 
 impl Served {
-    /// One in which nothing was done for `peer`.
+    /// Returns the result of a session of `peer` in which no operation was done.
     fn nothing(peer: SocketAddr, problem: String) -> Self {
         Self {
             peer,
@@ -58,11 +58,11 @@ impl Served {
     }
 }
 
-/// Serves sessions for as long as `go_on` says yes, which is asked about a hundred times a second while nothing
-/// happens; tells `on_session` about each that is over.
+/// Serves sessions while `go_on` returns true, which is called about a hundred times a second when idle; calls
+/// `on_session` for each session that has ended.
 ///
 /// # Errors
-/// When nobody can be served at all. What goes wrong with one session ends that session only.
+/// When no session can be served. An error within one session ends that session only.
 pub fn serve(
     nic: &mut Nic,
     config: &ServeConfig,
@@ -85,7 +85,7 @@ pub fn serve(
                 Err(error) => {
                     let ended = entrant.is_news().then(|| Served::nothing(entrant.control.peer, error.to_string()));
                     entrant.control.close(nic);
-                    // A client that says nothing is no session.
+                    // A client that sends no order does not count as a session.
                     if matches!(error, PerfError::Silent { .. }) {
                         ended.iter().for_each(&mut on_session);
                         continue;
@@ -108,7 +108,7 @@ pub fn serve(
     Ok(())
 }
 
-/// Heeds what the connection manager says while no session is served; answers with what went wrong with one.
+/// Handles a connection manager event while no session is served; returns a result when a connection failed.
 fn receive(nic: &mut Nic, config: &ServeConfig, event: ConnectionEvent, waiting: &mut Waiting) -> Option<Served> {
     match event {
         ConnectionEvent::Requested(request) => match Role::parse(&request.private_data) {
@@ -124,7 +124,7 @@ fn receive(nic: &mut Nic, config: &ServeConfig, event: ConnectionEvent, waiting:
     None
 }
 
-/// One session from its first order on.
+/// Serves one session, starting with its first order.
 fn serve_session(
     nic: &mut Nic,
     config: &ServeConfig,
@@ -158,20 +158,20 @@ fn serve_session(
     served
 }
 
-/// A session, at the end that serves.
+/// A session, at the serving end.
 struct Session {
-    /// Of the data connections and their memory.
+    /// Protection domain of the data connections and their memory.
     pd: PdId,
     control: Control,
     number: u64,
-    /// Packets sent before it.
+    /// Packets sent before the session, as a start value.
     before: (u64, u64),
     job: Option<Job>,
     finished: bool,
 }
 
 impl Session {
-    /// Serves until the other end goes.
+    /// Serves until the other end disconnects.
     fn run(
         &mut self,
         nic: &mut Nic,
@@ -180,7 +180,8 @@ impl Session {
         go_on: &mut impl FnMut() -> bool,
     ) -> Result<(), PerfError> {
         let mut restless = Restless::new(nic.now());
-        // Writes and Reads pass this program by, but their packets do not; and requests of others are no sign of life.
+        // Writes and Reads cause no events in this program, but their packets are counted, so received packets show
+        // that the session is alive; connection requests of other clients do not.
         let (mut received, mut alive_at) = (0, nic.now());
         loop {
             let mut moved = nic.progress();
@@ -214,7 +215,7 @@ impl Session {
         }
     }
 
-    /// Heeds what the connection manager says, when nothing has come for this session for `silent_for`.
+    /// Handles a connection manager event, when no packet has arrived for this session for `silent_for`.
     fn heed(
         &mut self,
         nic: &mut Nic,
@@ -227,9 +228,9 @@ impl Session {
                 (Some(Role::Data { session, index }), Some(job)) if session == self.number => {
                     job.accept(nic, self.pd, &request, index)
                 }
-                // One that has fallen silent keeps nobody out.
+                // A session that has fallen silent does not block other clients.
                 (Some(Role::Control { session }), _) if silent_for > FIRST_ORDER_WITHIN => {
-                    // A client that is not admitted has been told.
+                    // On failure, `admit` has already sent a rejection to the client.
                     let _ = waiting.admit(nic, config, &request, session);
                     Err(PerfError::Silent { peer: self.control.peer, after: silent_for })
                 }
@@ -259,10 +260,10 @@ impl Session {
             Order::Prepare { version, task, transport, impairment, round_trip_ps } => {
                 let sound = impairment.check();
                 let impairment = Impairment::from(impairment);
-                // What packets will take: those of this end have not been delayed yet.
+                // Round-trip time with impairment: packets of this end were not delayed yet when it was measured.
                 let round_trip = Duration::from_ps(round_trip_ps.saturating_add(impairment.delay.as_ps()));
                 let job = match version {
-                    // What it was to be for has its memory, which counts.
+                    // Refused, because the memory of the first task is still allocated and counts against the limit.
                     VERSION if self.job.is_some() => Err("it has been prepared for already".to_owned()),
                     VERSION => sound
                         .and_then(|()| Job::prepare(nic, self.pd, config, task, &transport))
@@ -275,7 +276,7 @@ impl Session {
                         let memory = MemoryAt { addr: region.addr(), rkey: region.key().0, len: region.len() as u64 };
                         self.job = Some(job);
                         self.control.send(nic, &Answer::Ready { memory })?;
-                        // Of an earlier session: they would take room.
+                        // Delayed packets of an earlier session would take buffer space.
                         nic.lose_delayed();
                         nic.set_impairment(impairment);
                         Ok(())
@@ -309,40 +310,40 @@ impl Session {
             job.close(nic);
         }
         control.close(nic);
-        // Nothing uses it any more.
+        // No other object uses it any more.
         let _ = nic.verbs().destroy_pd(pd);
         nic.set_impairment(Impairment::default());
     }
 }
 
-/// What a session does, and what it needs for it.
+/// The task of a session, and its resources.
 struct Job {
     task: Task,
     choice: TransportChoice,
     layout: Layout,
     region: Region,
-    /// The namespace that NVMe's commands go to; `None` for other operations.
+    /// Namespace of NVMe commands; `None` for other operations.
     namespace: Option<NamespaceId>,
     cq: CqId,
     flows: Vec<Option<Flow>>,
-    /// The answer of a ping-pong that found its send queue full.
+    /// Response of a ping-pong that could not be posted because the send queue was full.
     unsent: Option<Unsent>,
     verified: u64,
     wrong: u64,
 }
 
-/// One queue pair's receives.
+/// Receives of one queue pair.
 #[derive(Clone, Debug)]
 struct Flow {
     id: ConnectionId,
     qpn: Qpn,
-    /// Operations that have come in.
+    /// Number of operations that have arrived.
     received: u64,
-    /// Which, where they may come in any order.
+    /// The operations that have arrived, when they may arrive in any order.
     come: Seen,
 }
 
-/// The next Send of a ping-pong.
+/// A Send of a ping-pong that is still to be posted.
 #[derive(Clone, Copy, Debug)]
 struct Unsent {
     qpn: Qpn,
@@ -352,7 +353,7 @@ struct Unsent {
 }
 
 impl Job {
-    /// Checks the task and gets memory for it; a refusal is in words.
+    /// Checks the task and allocates memory for it; returns the reason of a refusal as text.
     fn prepare(
         nic: &mut Nic,
         pd: PdId,
@@ -379,7 +380,8 @@ impl Job {
         let len = usize::try_from(bytes.max(1)).map_err(|error| error.to_string())?;
         let region = nic.verbs().register(pd, len, Access::all()).map_err(|error| error.to_string())?;
         if matches!(task, Task::Transfer(_)) {
-            // Hardware pins what is registered. Here pages come at the first touch, which shall not be a Write's.
+            // Hardware pins registered memory. Here pages are allocated at the first access, which should not be part
+            // of a Write.
             nic.bytes_mut(&region).fill(0);
         }
         let cq = match make_cq(nic, completions.clamp(64, COMPLETIONS_MAX)) {
@@ -406,7 +408,7 @@ impl Job {
         Ok(job)
     }
 
-    /// The same, over a path with this round trip.
+    /// Adapts the transport to a path with this round-trip time.
     fn on_path(self, round_trip: Duration) -> Self {
         Self { choice: self.choice.stretched_to(round_trip), ..self }
     }
@@ -425,7 +427,7 @@ impl Job {
         self.flows.iter().flatten().any(|flow| flow.id == id)
     }
 
-    /// Gives every slot that will be read data of its own.
+    /// Fills every slot that will be read with its own pattern.
     fn fill_for_reads(&self, nic: &mut Nic) {
         let Task::Perf { op: Op::Read | Op::NvmeRead, size_bytes, qps, verify: true, .. } = self.task else { return };
         let bytes = nic.bytes_mut(&self.region);
@@ -460,7 +462,7 @@ impl Job {
         Ok(())
     }
 
-    /// Receives that are kept posted on each queue pair.
+    /// Returns the number of receives that are kept posted on each queue pair.
     fn receives(&self) -> u32 {
         match self.task {
             Task::Perf { op: Op::Send, depth, .. } | Task::Perf { op: Op::Write, depth, verify: true, .. } => depth,
@@ -476,11 +478,11 @@ impl Job {
             }
             _ => None,
         };
-        // A queue pair that has failed flushes.
+        // On a failed queue pair the receive is flushed.
         let _ = nic.verbs().post_recv(qpn, &RecvRequest { wr_id: u64::from(qp), sges: sge.as_slice() });
     }
 
-    /// Acts on what has come in; answers whether anything has.
+    /// Processes received operations; returns whether there were any.
     #[inline]
     fn take_completions(&mut self, nic: &mut Nic) -> Result<bool, PerfError> {
         self.send_unsent(nic);
@@ -501,10 +503,10 @@ impl Job {
         let (qpn, received) = (flow.qpn, flow.received);
         flow.received += 1;
         let Task::Perf { op, size_bytes, depth, verify, ping_pong, .. } = self.task else { return };
-        // What order does not say, immediate data does.
+        // Without order, the index is taken from the immediate data.
         let any_order = verify && order::is_any(&self.choice);
         let index = if any_order { flow.come.closest(completion.word) } else { received };
-        // A message takes the oldest receive, whichever it is; a Write knows its place.
+        // A Send consumes the oldest receive, whatever its index; a Write has its own address.
         let at = self.layout.remote(qp, if op == Op::Send { received } else { index });
         let len = size_bytes as usize;
         if verify {
@@ -512,7 +514,7 @@ impl Job {
                 && completion.word == index as u32
                 && (!any_order || flow.come.note(index))
                 && Pattern::of(qp, index).matches(&nic.bytes(&self.region)[at..at + len]);
-            // In a ping-pong, the other end compares as well, and its count is the one that is known.
+            // In a ping-pong, the other end compares as well, and its count is the reported one.
             self.verified += u64::from(right && !ping_pong);
             self.wrong += u64::from(!right);
         }
@@ -546,7 +548,7 @@ impl Job {
     fn close(self, nic: &mut Nic) {
         self.flows.iter().flatten().for_each(|flow| nic.close(flow.id));
         if let Some(namespace) = self.namespace {
-            // Nothing is in front of it any more.
+            // No queue pair uses it any more.
             let _ = nic.verbs().nvme().destroy_namespace(namespace);
         }
         nic.verbs().deregister(self.region);
@@ -554,5 +556,5 @@ impl Job {
     }
 }
 
-/// Requests that wait to be looked at: the queue pairs of a session come one after the other.
+/// Maximum number of pending connection requests: the queue pairs of a session are connected one after the other.
 const BACKLOG: usize = 64;

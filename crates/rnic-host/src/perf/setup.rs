@@ -1,4 +1,4 @@
-//! The settings of a session, the same at both ends.
+//! Settings and limits of sessions, shared by both ends.
 
 use rnic_base::Duration;
 use rnic_base::limits::WORK_REQUESTS_MAX;
@@ -8,16 +8,16 @@ use super::{PERF_PORT, PerfError};
 use crate::cm::ConnectionId;
 use crate::nic::Nic;
 
-/// How to serve.
+/// Settings of the serving end.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
-    /// The service to listen on.
+    /// Service to listen on.
     pub port: u16,
-    /// End after one session.
+    /// True to stop after one session.
     pub once: bool,
-    /// What a session may make this end allocate.
+    /// Maximum number of bytes that a session may make this end allocate.
     pub memory_max_bytes: u64,
-    /// A session in which nothing has come in for so long is over.
+    /// Time without a received packet after which a session is ended.
     pub patience: Duration,
 }
 
@@ -27,19 +27,20 @@ impl Default for ServeConfig {
     }
 }
 
-/// Makes a completion queue for `capacity` completions.
+/// Creates a completion queue for `capacity` completions.
 pub(super) fn make_cq(nic: &mut Nic, capacity: u32) -> Result<CqId, PerfError> {
     nic.verbs().create_cq(capacity).map_err(|error| PerfError::Nic(error.into()))
 }
 
-/// Queue pairs of a session, at most: the serving end makes as many.
+/// Maximum number of queue pairs of a session: the serving end creates the same number.
 pub(super) const QPS_MAX: u64 = 1_024;
 
-/// Operations in flight on a queue pair, at most: half of a queue, the other half is for receives being posted again.
+/// Maximum number of operations in flight on a queue pair: half of a queue, because the other half is for receives
+/// being posted again.
 pub(super) const DEPTH_MAX: u64 = WORK_REQUESTS_MAX as u64 / 2;
 
-/// Rejects a connection request, and says why.
+/// Rejects a connection request, with the reason `why`.
 pub(super) fn turn_away(nic: &mut Nic, id: ConnectionId, why: &str) {
-    // It may have been taken back meanwhile.
+    // The request may have been withdrawn meanwhile.
     let _ = nic.reject(id, why);
 }

@@ -1,7 +1,7 @@
-//! Control connections that have not said yet what they are for.
+//! Control connections of clients that have not sent their first order.
 //!
-//! A client that connects and then says nothing keeps no other out: several wait beside each other, each for a short
-//! time, and where there is no room the one that has waited longest makes room for the next.
+//! A client that connects and then sends nothing does not block others: several wait in parallel, each for a short
+//! time, and when the limit is reached the one that has waited longest is closed for the next.
 
 use std::collections::VecDeque;
 
@@ -15,18 +15,18 @@ use crate::cm::ConnectionId;
 use crate::connection::ConnectionRequest;
 use crate::nic::Nic;
 
-/// Those that wait, in the order in which they came.
+/// The waiting clients, in the order of their arrival.
 #[derive(Debug, Default)]
 pub(super) struct Waiting(VecDeque<Entrant>);
 
-/// One of them.
+/// A waiting client.
 #[derive(Debug)]
 pub(super) struct Entrant {
     pub(super) control: Control,
-    /// Which session it is for.
+    /// Number of the session that it requests.
     pub(super) session: u64,
     since: Time,
-    /// It has been told that another session is served.
+    /// Set after it has been refused because another session is being served.
     is_refused: bool,
 }
 
@@ -38,7 +38,7 @@ impl Waiting {
     /// Accepts a control connection.
     ///
     /// # Errors
-    /// In words for people here, when it is not: then the other end has been told.
+    /// When it is not accepted: the reason, for the user at this end. The other end has then received a rejection.
     pub(super) fn admit(
         &mut self,
         nic: &mut Nic,
@@ -61,14 +61,15 @@ impl Waiting {
         Ok(())
     }
 
-    /// The connection manager says that a connection is over, perhaps one of these.
+    /// Marks a connection as ended, if it is one of these.
     pub(super) fn end(&mut self, id: ConnectionId) {
         if let Some(entrant) = self.0.iter_mut().find(|entrant| entrant.control.id == id) {
             entrant.control.end();
         }
     }
 
-    /// One that has said something, or will not any more: with its order, or why there is none.
+    /// Removes a client that has sent an order, failed or timed out; returns it with its order, or the reason why there
+    /// is none.
     pub(super) fn next(&mut self, nic: &mut Nic, config: &ServeConfig) -> Option<(Entrant, Result<Order, PerfError>)> {
         let patience = FIRST_ORDER_WITHIN.min(config.patience);
         let now = nic.now();
@@ -89,35 +90,36 @@ impl Waiting {
         Some((self.0.remove(index)?, said))
     }
 
-    /// While a session is served: tells those who order something that they come at a bad time.
+    /// While a session is served: refuses the clients that have sent an order.
     pub(super) fn refuse(&mut self, nic: &mut Nic) {
         for entrant in self.0.iter_mut().filter(|entrant| !entrant.is_refused) {
             if let Ok(Some(Order::Prepare { .. })) = entrant.control.poll(nic) {
-                // It may be gone: then the write fails, which changes nothing.
+                // The client may have disconnected: then sending fails, without consequences.
                 let _ = entrant.control.send(nic, &Answer::Refused { reason: BUSY.to_owned() });
                 entrant.is_refused = true;
             }
         }
     }
 
-    /// Closes all.
+    /// Closes all connections.
     pub(super) fn close(self, nic: &mut Nic) {
         self.0.into_iter().for_each(|entrant| entrant.control.close(nic));
     }
 }
 
 impl Entrant {
-    /// Returns whether its end is news: not when it was sent away.
+    /// Returns whether its failure is reported as a session: not when it was refused.
     pub(super) fn is_news(&self) -> bool {
         !self.is_refused
     }
 }
 
-/// The answer to a client that comes while a session is served.
+/// Refusal reason for a client that sends an order while a session is served.
 pub(super) const BUSY: &str = "busy with another session";
 
-/// Those that wait at once: each has a queue pair and 32 KiB of memory.
+/// Maximum number of waiting clients: each has a queue pair and 32 KiB of memory.
 const ENTRANTS_MAX: usize = 64;
 
-/// An order follows its connection within a round trip, and a few repetitions where packets are lost.
+/// Time limit for the first order: it follows its connection within a round trip, and a few retransmissions when
+/// packets are lost.
 pub(super) const FIRST_ORDER_WITHIN: Duration = Duration::from_secs(5);

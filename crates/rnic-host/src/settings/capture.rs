@@ -1,4 +1,4 @@
-//! The capture file of a process that may end at any moment, beside others that were told the same name.
+//! The capture file of a process that may exit at any moment, next to other processes with the same file name setting.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -10,30 +10,30 @@ use std::{process, thread};
 use super::{Settings, SettingsError};
 use crate::background;
 
-/// A capture file. What is in it when a process is killed is whole but for the last moments.
+/// A capture file. When the process is killed, the file is complete except for the last moments.
 #[derive(Debug)]
 pub struct CaptureFile {
     path: PathBuf,
     part: Arc<Mutex<Part>>,
 }
 
-/// The file, and what is not in it yet.
+/// The file, and the bytes that have not been written to it yet.
 #[derive(Debug)]
 struct Part {
     file: File,
-    /// The process that writes it: not a child that has inherited it.
+    /// The process that writes it, as opposed to a child that has inherited it.
     process: u32,
-    /// Something is in it, the header: whoever opens the file sees what it is.
+    /// Set when the file contains the header, so that readers recognise its format.
     is_begun: bool,
     buffer: Vec<u8>,
-    /// Why it could not be written when nobody was there to hear it.
+    /// Error of a write for which there was no caller to return it to.
     failed: Option<io::Error>,
 }
 
 impl Part {
     fn flush(&mut self) -> io::Result<()> {
         if self.process != process::id() {
-            // The other process writes its bytes itself.
+            // The process that opened the file writes the bytes in its own copy of the buffer.
             self.buffer.clear();
             return Ok(());
         }
@@ -47,11 +47,11 @@ impl Part {
 }
 
 impl Settings {
-    /// Opens the capture that was asked for, if one was.
+    /// Opens the capture file, if one is configured.
     ///
-    /// Several processes may have been told the same name. `%p` in it is the process's number. Without one, the first
-    /// process takes the name as it is, and those that come while it runs put their number in front of the extension:
-    /// `out.pcap`, `out.4711.pcap`.
+    /// Several processes may have the same file name setting. `%p` in it is replaced by the process ID. Without it, the
+    /// first process uses the name as it is, and those that start while it runs insert their process ID before the
+    /// extension: `out.pcap`, `out.4711.pcap`.
     ///
     /// # Errors
     /// When it cannot be created.
@@ -64,7 +64,7 @@ impl Settings {
 }
 
 impl CaptureFile {
-    /// Takes the first name that nobody is writing.
+    /// Opens the file with the first name that no process is writing.
     fn open(path: &Path, pid: u32) -> io::Result<Self> {
         for count in 0..FILES_MAX {
             match Self::create(&name(path, pid, count)) {
@@ -75,9 +75,9 @@ impl CaptureFile {
         Err(io::Error::other("too many captures of one name"))
     }
 
-    /// Creates or empties `path`, unless somebody is writing it.
+    /// Creates or empties `path`, unless another process is writing it.
     fn create(path: &Path) -> io::Result<Self> {
-        // Not truncated on opening: it may be another process's.
+        // Opened without truncation, because another process may be writing it.
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
             Ok(()) | Err(std::fs::TryLockError::Error(_)) => {}
@@ -93,13 +93,13 @@ impl CaptureFile {
         open.retain(|other| other.strong_count() > 0);
         open.push(Weak::clone(&weak));
         drop(open);
-        // Without it, what a process that is killed has not written is missing, up to a buffer.
+        // Without this thread, a killed process loses up to one buffer of its capture.
         let _ = background::spawn("rnic-capture", move || flush_now_and_then(&weak));
         Ok(Self { path: path.to_owned(), part })
     }
 
-    /// Writes out all that this process captures: for its end, which programs come to without closing anything. A
-    /// capture that somebody holds on to is left out after a while.
+    /// Writes out all captures of this process: for process exit without closing. A capture whose lock is held is
+    /// skipped after a while.
     pub fn flush_all() {
         let open = background::lock_at_exit(&OPEN).map(|open| open.clone()).unwrap_or_default();
         for part in open.iter().filter_map(Weak::upgrade) {
@@ -109,7 +109,7 @@ impl CaptureFile {
         }
     }
 
-    /// Where it is written.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -150,15 +150,16 @@ impl Drop for CaptureFile {
     fn drop(&mut self) {
         let mut part = self.part();
         let _ = part.flush();
-        // A child has the same lock. Whoever writes out at this moment holds the file a little longer than its name.
+        // Unlocked explicitly, because a child process shares the lock through its inherited descriptor, and a
+        // concurrent flush may keep the file open slightly longer.
         if part.process == process::id() {
             let _ = part.file.unlock();
         }
     }
 }
 
-/// The names that a process tries: `out.pcap`, `out.4711.pcap`, `out.4711-2.pcap` and on; where the name has a place
-/// for its number, `out-4711.pcap`, `out-4711-2.pcap` and on.
+/// Returns the `count`-th name that a process tries: `out.pcap`, `out.4711.pcap`, `out.4711-2.pcap` and on; when the
+/// name contains the placeholder, `out-4711.pcap`, `out-4711-2.pcap` and on.
 fn name(path: &Path, pid: u32, count: u32) -> PathBuf {
     let text = path.to_string_lossy();
     if text.contains(PLACEHOLDER) {
@@ -176,16 +177,16 @@ fn name(path: &Path, pid: u32, count: u32) -> PathBuf {
     }
 }
 
-/// What this process captures.
+/// The open captures of this process.
 static OPEN: Mutex<Vec<Weak<Mutex<Part>>>> = Mutex::new(Vec::new());
 
-/// Stands for the number of the process.
+/// Placeholder for the process ID.
 const PLACEHOLDER: &str = "%p";
-/// As many packets as make the call of the kernel cheap.
+/// Buffer size in bytes: enough packets to make the cost of the system call small.
 const BUFFER_BYTES: usize = 64 << 10;
-/// A process that is killed loses no more of its capture.
+/// Longest time that bytes stay in the buffer, which bounds the loss when the process is killed.
 const HELD_AT_MOST: Duration = Duration::from_millis(20);
-/// Devices that one process captures at a time.
+/// Maximum number of devices that one process captures at a time.
 const FILES_MAX: u32 = 64;
 
 #[cfg(test)]

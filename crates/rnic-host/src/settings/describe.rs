@@ -1,4 +1,4 @@
-//! The one line that says what the device is: nobody shall take it for hardware, or not know of a bad network.
+//! The one-line description of the device: users must not mistake it for hardware, or overlook an impaired network.
 
 use rnic_base::Duration;
 use rnic_psp::Form;
@@ -7,7 +7,8 @@ use super::Settings;
 use crate::impair::Impairment;
 
 impl Settings {
-    /// What `device` is, over `wire` (in a few words: `RoCEv2 over UDP from 192.0.2.1`), and what has been set.
+    /// Returns a description of `device` over `wire` (in a few words: `RoCEv2 over UDP from 192.0.2.1`), and of its
+    /// settings.
     pub fn describe(&self, device: &str, wire: &str) -> String {
         let mut parts = vec![format!("transport {}", self.transport_text()), wire.to_owned()];
         parts.extend(self.impairment_parts());
@@ -15,7 +16,7 @@ impl Settings {
         format!("rnic: software device {device} (not hardware): {}", parts.join(", "))
     }
 
-    /// What carries reliable connections' packets, in words.
+    /// Returns the name of the layer that carries reliable connections' packets.
     pub fn wire(&self) -> &'static str {
         let profile = rnic_transports::profile(&self.transport);
         if profile.is_some_and(|profile| profile.protocol.falcon().is_some()) {
@@ -37,7 +38,7 @@ impl Settings {
         text
     }
 
-    /// The bad network, one part each; the seed when it decides anything.
+    /// Returns the impairment as text, one part for each property; includes the seed when it has an effect.
     pub fn impairment_parts(&self) -> Vec<String> {
         let Impairment { seed, loss, corrupt, duplicate, reorder, delay, jitter, rate, .. } = self.impairment;
         let chances = [("loss", loss), ("reordering", reorder), ("duplication", duplicate), ("corruption", corrupt)];
@@ -55,7 +56,7 @@ impl Settings {
         parts
     }
 
-    /// What is otherwise than by default.
+    /// Returns the settings that differ from their defaults.
     fn other_parts(&self) -> Vec<String> {
         let mut parts = Vec::new();
         parts.extend(self.protection.as_ref().map(|protection| match protection.form {

@@ -1,15 +1,15 @@
-//! The environment's settings of kernel offloads, for NICs that are opened by hand.
+//! The environment's settings of kernel offloads, for programs that open a NIC directly.
 
 use super::{Settings, SettingsError, VARIABLES};
 use crate::config::NicConfig;
 
 impl NicConfig {
-    /// What the environment says about the kernel's help, in the words of the table ([`crate::settings::VARIABLES`]):
-    /// `RNIC_SEGMENTATION=off` and `RNIC_RECEIVE_OFFLOAD=off` do without. The other variables are for unmodified
-    /// programs; who opens a NIC by hand says the rest himself.
+    /// Applies the kernel offload variables of the environment, as defined by the table
+    /// ([`crate::settings::VARIABLES`]): `RNIC_SEGMENTATION=off` and `RNIC_RECEIVE_OFFLOAD=off` disable them. The other
+    /// variables are for unmodified programs; a program that opens a NIC directly sets the rest in its code.
     ///
     /// # Errors
-    /// When a variable says something else than `on` or `off`.
+    /// When a variable has another value than `on` or `off`.
     pub fn with_environment(self) -> Result<Self, SettingsError> {
         if crate::sys::has_more_rights_than_caller() {
             return Ok(self);
@@ -28,7 +28,7 @@ impl NicConfig {
     }
 }
 
-/// The variables that [`NicConfig::with_environment`] looks at.
+/// The variables that [`NicConfig::with_environment`] reads.
 const OFFLOADS: [&str; 2] = ["RNIC_SEGMENTATION", "RNIC_RECEIVE_OFFLOAD"];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The table of variables: name, meaning, how a value is read.
+//! The table of variables: name, meaning, and parser of the value.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -10,20 +10,20 @@ use crate::protection::Protection;
 
 use super::{Progress, Settings, SettingsError};
 
-/// A setting that people make.
+/// A user setting.
 #[derive(Clone, Copy, Debug)]
 pub struct Variable {
     /// Its name in the environment.
     pub name: &'static str,
     /// Its name as an option of `rnic run`, without the dashes.
     pub option: &'static str,
-    /// What stands for its value in help.
+    /// Placeholder for its value in help texts.
     pub value: &'static str,
-    /// What holds when nobody sets it, as people write it.
+    /// Default value, as users write it.
     pub default: &'static str,
-    /// What it does.
+    /// Its meaning.
     pub meaning: &'static str,
-    /// Reads a value into the settings, or says what would do.
+    /// Reads a value into the settings, or returns a description of valid values.
     read: fn(&mut Settings, &str) -> Result<(), String>,
 }
 
@@ -31,19 +31,19 @@ impl Variable {
     /// Reads `value` into `settings`.
     ///
     /// # Errors
-    /// When it cannot have that value.
+    /// When the value is invalid.
     pub fn set(&self, settings: &mut Settings, value: &str) -> Result<(), SettingsError> {
         let refused = |reason| SettingsError::Value { name: self.name, value: value.to_owned(), reason };
         (self.read)(settings, value).map_err(refused)
     }
 
-    /// Whether several values may be given, joined by commas.
+    /// Returns whether several values may be given, joined by commas.
     pub fn is_list(&self) -> bool {
         self.name == "RNIC_SET"
     }
 }
 
-/// Everything that can be set.
+/// All settings.
 pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "RNIC_TRANSPORT",
@@ -250,7 +250,7 @@ pub const VARIABLES: &[Variable] = &[
     },
 ];
 
-/// Transports of a list, at most: as many as a request for a connection has room for.
+/// Maximum number of transports in a list: as many as fit into a connection request.
 const TRANSPORTS_MAX: usize = 4;
 
 fn put<T: FromStr<Err: ToString>>(place: &mut T, text: &str) -> Result<(), String> {
@@ -299,7 +299,7 @@ fn read_progress(settings: &mut Settings, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses a name that somebody has probably mistyped; others that begin with `RNIC_` are none of our business.
+/// Returns an error for a name that is probably mistyped; other names that begin with `RNIC_` are ignored.
 pub(super) fn refuse_near_miss(name: &str) -> Result<(), SettingsError> {
     if !name.starts_with("RNIC_") {
         return Ok(());
@@ -310,7 +310,7 @@ pub(super) fn refuse_near_miss(name: &str) -> Result<(), SettingsError> {
     }
 }
 
-/// Whether one letter too many, too few or another one makes `b` out of `a`.
+/// Returns whether `a` and `b` differ by one added, removed or replaced character.
 fn is_near(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };

@@ -12,19 +12,19 @@ use super::socket_address;
 pub struct InterfaceAddress {
     /// The address.
     pub ip: IpAddr,
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
-    /// The interface leads back to this machine.
+    /// True for a loopback interface.
     pub is_loopback: bool,
 }
 
-/// All of them, in the kernel's order.
+/// Returns all of them, in the kernel's order.
 ///
 /// # Errors
-/// What the kernel says.
+/// The error of getifaddrs(3).
 pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
     let mut first: *mut libc::ifaddrs = ptr::null_mut();
-    // SAFETY: `first` is where the list's head goes.
+    // SAFETY: `first` is a valid location for the pointer to the list's head.
     if unsafe { libc::getifaddrs(&mut first) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -38,21 +38,21 @@ pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
         if entry.ifa_addr.is_null() || flags & libc::IFF_UP == 0 {
             continue;
         }
-        // SAFETY: the entry's address is as long as its family says, and nothing beyond is read.
+        // SAFETY: the entry's address has the length of its family, and no more is read.
         let Some(address) = (unsafe { address_of(entry.ifa_addr) }) else { continue };
         // SAFETY: the name is a string of the list that has not been freed yet.
         let interface = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
         found.push(InterfaceAddress { ip: address, interface, is_loopback: flags & libc::IFF_LOOPBACK != 0 });
     }
-    // SAFETY: the list came from getifaddrs, and nothing refers to it any more.
+    // SAFETY: the list came from getifaddrs, and there are no references to it any more.
     unsafe { libc::freeifaddrs(first) };
     Ok(found)
 }
 
-/// The IP address at `address`, if it is one.
+/// Returns the IP address at `address`, if it is one.
 ///
 /// # Safety
-/// `address` leads to a socket address of the length that its family has.
+/// `address` points to a socket address of the length that its family has.
 unsafe fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
     // SAFETY: the caller's promise; every socket address begins with its family.
     let family = i32::from(unsafe { (*address).sa_family });
@@ -63,7 +63,7 @@ unsafe fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
     };
     // SAFETY: an all-zero address is valid (of no family).
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
-    // SAFETY: the caller's promise: `len` bytes are there; storage has room for any address.
+    // SAFETY: the caller's promise: `len` bytes exist; storage is large enough for any address.
     unsafe { ptr::copy_nonoverlapping(address.cast::<u8>(), ptr::from_mut(&mut storage).cast(), len) };
     socket_address(&storage, len as libc::socklen_t).map(|address| address.ip())
 }

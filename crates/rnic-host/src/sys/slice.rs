@@ -1,30 +1,30 @@
-//! Short time slices, for threads that drive a NIC beside others that compute.
+//! Short time slices, for threads that drive a NIC next to other threads that compute.
 //!
-//! Linux 6.12 and later lets an ordinary thread ask for its time slice (sched_setattr(2), `sched_runtime` of
-//! `SCHED_OTHER`). The thread's share of a processor stays what it was; but when a packet wakes it, it runs at once
-//! where it would otherwise wait until another thread's slice is over: 4 ms at 250 Hz, two hundred round trips.
+//! Linux 6.12 and later lets an ordinary thread request its time slice (sched_setattr(2), `sched_runtime` of
+//! `SCHED_OTHER`). The thread's share of a processor does not change; but when a packet wakes it, it runs immediately
+//! instead of waiting until another thread's slice is over: 4 ms at 250 Hz, two hundred round trips.
 
 use std::mem::MaybeUninit;
 
-/// The least slice that the kernel gives.
+/// The shortest slice that the kernel grants, in ns.
 const SLICE_NS: u64 = 100_000;
 
-/// Asks the kernel for short time slices for the calling thread, and for the threads and programs that it starts.
-/// Returns `true` when they are in force. Threads with a scheduling policy of their own keep it, and kernels before
-/// 6.12 change nothing.
+/// Requests short time slices from the kernel for the calling thread, and for the threads and programs that it starts.
+/// Returns `true` when they are in effect. Threads with another scheduling policy keep it, and kernels before 6.12
+/// change nothing.
 pub fn shorten_slices() -> bool {
     let Some(mut attributes) = scheduling() else { return false };
     if !matches!(attributes.sched_policy.cast_signed(), libc::SCHED_OTHER | libc::SCHED_BATCH) {
         return false;
     }
     attributes.sched_runtime = SLICE_NS;
-    // SAFETY: the kernel reads as many bytes of `attributes` as its `size` says, which it has set to no more than
-    // the structure has; 0 is the calling thread, 0 are no flags.
+    // SAFETY: the kernel reads as many bytes of `attributes` as its `size` states, which the kernel has set to no more
+    // than the structure has; 0 is the calling thread, 0 are no flags.
     let done = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) } == 0;
     done && scheduling().is_some_and(|now| now.sched_runtime == SLICE_NS)
 }
 
-/// Returns how the calling thread is scheduled.
+/// Returns the scheduling attributes of the calling thread.
 fn scheduling() -> Option<libc::sched_attr> {
     let mut attributes = MaybeUninit::<libc::sched_attr>::zeroed();
     let size = size_of::<libc::sched_attr>();

@@ -1,4 +1,4 @@
-//! What cm_events of the connection manager do to queue pairs, and what programs hear of them.
+//! Applies the connection manager's events to queue pairs, and derives the events that programs receive.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::link::Link;
 use crate::nic::device::Device;
 
 impl Connections {
-    /// Lets the connection manager act on what has come in and on time.
+    /// Lets the connection manager process received messages and expired timers, then handles its events.
     pub(in crate::nic) fn run(&mut self, now: Time, device: &mut Device) {
         while let Some(event) = device.next_event() {
             if let AsyncEvent::CommunicationEstablished(qpn) = event
@@ -36,7 +36,7 @@ impl Connections {
         }
     }
 
-    /// Hands management messages to the link.
+    /// Passes management messages to the link.
     pub(in crate::nic) fn send_messages(&mut self, now: Time, link: &mut Link) {
         while let Some((addresses, mad)) = self.cm.poll_message() {
             self.gsi_psn = self.gsi_psn.plus(1);
@@ -58,7 +58,7 @@ impl Connections {
                 _ => ConnectError::Unreachable { to, reason: io::Error::from_raw_os_error(errno).to_string() },
             }),
             CmEvent::Disconnected(id) => self.be_disconnected(device, id),
-            // Nobody here offers datagrams or asks for them.
+            // This code neither offers nor looks up datagram services.
             CmEvent::LookedUp(..) | CmEvent::Found(..) => {}
         }
     }
@@ -106,7 +106,7 @@ impl Connections {
         }
     }
 
-    /// Brings the queue pair of an answered request into service.
+    /// Brings the queue pair of a request into service after its reply has arrived.
     fn establish(
         &mut self,
         device: &mut Device,
@@ -128,7 +128,7 @@ impl Connections {
         let choice = capped(choice, theirs.cap_packets).stretched_to(round_trip.unwrap_or_default());
         let agreed = self.transport_of(&choice.profile)?;
         if !Arc::ptr_eq(&agreed, transport) {
-            // Nobody knows the queue pair yet but the other end, by its number.
+            // No local component uses the queue pair yet; only the other end knows it, by its number.
             device.destroy_qp(*qpn)?;
             device.create_qp(&attributes(config, &agreed, Some(*qpn)))?;
             device.engine.modify_to_init(*qpn)?;
@@ -160,7 +160,7 @@ impl Connections {
         let now = device.clock.now();
         match device.engine.modify_to_rts(now, connection.qpn, &timing) {
             Ok(()) => self.events.push_back(ConnectionEvent::Established(connection)),
-            // A request of the peer has put the queue pair into the error state already.
+            // A request of the peer has already put the queue pair into the error state.
             Err(error) => self.events.push_back(ConnectionEvent::Failed { id, error: error.into() }),
         }
     }
@@ -169,7 +169,7 @@ impl Connections {
         let Some(attached) = self.attached.get_mut(&id) else { return };
         match &attached.stage {
             Stage::Open(qpn, _) => {
-                // It may have failed on its own before.
+                // The queue pair may have failed on its own before.
                 let _ = device.engine.modify_to_error(*qpn);
                 self.events.push_back(ConnectionEvent::Disconnected(id));
             }
@@ -181,7 +181,7 @@ impl Connections {
         }
     }
 
-    /// There will be no connection: gives back what it has, and tells the program.
+    /// Handles a connection that cannot be established: releases its resources and reports the failure to the program.
     fn fail(&mut self, device: &mut Device, id: ConnectionId, error: impl FnOnce(SocketAddr) -> ConnectError) {
         let Some(Attached { addresses, stage }) = self.attached.remove(&id) else { return };
         match stage {

@@ -1,4 +1,5 @@
-//! Messages from settings, and back: what this side asks for and answers, and what the other side meant.
+//! Conversion between connection settings and messages of the connection manager: builds this side's requests and
+//! replies, and interprets those of the other side.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::connection::ConnectionConfig;
 use crate::defaults::TransportChoice;
 use crate::error::ConnectError;
 
-/// The queue pair that `config` asks for.
+/// Returns the attributes of the queue pair that `config` requests.
 pub(super) fn attributes(config: &ConnectionConfig, transport: &Arc<Transport>, number: Option<Qpn>) -> QpAttributes {
     let queues = &config.queues;
     QpAttributes {
@@ -39,25 +40,26 @@ pub(super) fn attributes(config: &ConnectionConfig, transport: &Arc<Transport>, 
     }
 }
 
-/// How a queue pair sends.
+/// Returns the send-side attributes of a queue pair: first PSN, retry counts, and number of outstanding reads.
 pub(super) fn timing(config: &ConnectionConfig, choice: &TransportChoice, psn: Psn, reads: u32) -> QpTiming {
     let retry_count = config.retry_count(choice);
     QpTiming { sq_psn: psn, retry_count, rnr_retry: config.rnr_retry, max_rd_atomic: reads }
 }
 
-/// `choice`, with no more in flight than the other side's bitmap takes.
+/// Returns `choice`, with the packets in flight limited to the size of the other side's bitmap.
 pub(super) fn capped(choice: &TransportChoice, cap_packets: Option<u32>) -> TransportChoice {
     let mut choice = choice.clone();
     if choice.profile.placement().keeps_early()
         && let Some(cap) = smaller(choice.profile.cap_packets, cap_packets)
     {
-        // A cap that a peer makes up may be out of range: then ours stays, and its packets beyond are dropped.
+        // The cap is the peer's and may be out of range: then the local cap stays, and packets of the peer beyond it
+        // are dropped.
         let _ = choice.profile.set("cap_packets", &cap.to_string());
     }
     choice
 }
 
-/// REQ, without our name for the connection.
+/// Returns the REQ, without the local communication ID of the connection.
 pub(super) fn request(addresses: &Addresses, port: u16, guid: u64, asking: &Asking) -> Request {
     let Asking { qpn, config, psn, terms, .. } = asking;
     let (source, destination) = (addresses.src(), addresses.dst());
@@ -97,7 +99,7 @@ pub(super) fn request(addresses: &Addresses, port: u16, guid: u64, asking: &Aski
     }
 }
 
-/// REP, without the names for the connection.
+/// Returns the REP, without the communication IDs of the connection.
 pub(super) fn reply(config: &ConnectionConfig, qpn: Qpn, psn: Psn, guid: u64, terms: &Terms) -> Reply {
     Reply {
         local_comm_id: 0,
@@ -118,7 +120,8 @@ pub(super) fn reply(config: &ConnectionConfig, qpn: Qpn, psn: Psn, guid: u64, te
     }
 }
 
-/// What a REQ offers, and what its program says. A REQ of another stack offers RoCEv2 with the MTU that it names.
+/// Returns the terms that a REQ offers, and its program's private data. A REQ of another stack counts as an offer of
+/// RoCEv2 with the MTU that it names.
 pub(super) fn terms_of_request(request: &Request) -> (Terms, Vec<u8>) {
     let addressing = IpRequest::parse(&request.private_data);
     let own = addressing.as_ref().and_then(|addressing| Terms::parse(&addressing.private_data.0));
@@ -130,36 +133,36 @@ pub(super) fn terms_of_request(request: &Request) -> (Terms, Vec<u8>) {
     (terms, data)
 }
 
-/// Whether a REQ comes from another stack.
+/// Returns whether a REQ comes from another stack.
 pub(super) fn is_others(request: &Request) -> bool {
     let addressing = IpRequest::parse(&request.private_data);
     addressing.and_then(|addressing| Terms::parse(&addressing.private_data.0).map(|_| ())).is_none()
 }
 
-/// The largest size of InfiniBand that a wire MTU has room for.
+/// Returns the largest InfiniBand MTU that fits into a wire MTU.
 pub(super) fn ib_mtu(wire_mtu: u32) -> u32 {
     PathMtu::at_most(wire_mtu.min(IB_MTU_MAX)).and_then(PathMtu::bytes).unwrap_or(wire_mtu)
 }
 
-/// What a REJ means to who has asked.
+/// Returns the error that a REJ means for the requesting side.
 pub(super) fn refusal(to: SocketAddr, reject: &Reject) -> ConnectError {
     if reject.reason == RejectReason::INVALID_SERVICE_ID {
         return ConnectError::Refused { to };
     }
-    // Text from a stranger: as far as it can be shown.
+    // Untrusted text: only its printable beginning is kept.
     let is_text = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
     let detail = reject.private_data.0.iter().copied().take_while(is_text).map(char::from).collect();
     ConnectError::Rejected { to, reason: reject.reason, detail }
 }
 
-/// How an error is told to the other side.
+/// Returns the reject reason that reports an error to the other side.
 pub(super) fn reason_of(error: &ConnectError) -> (RejectReason, RejectInfo) {
     match error {
         ConnectError::NoCommonTransport { .. } | ConnectError::OtherFalcon { .. } => {
             (RejectReason::INVALID_TRANSPORT_SERVICE, RejectInfo::default())
         }
         ConnectError::PathTooNarrow { mtu_bytes, .. } => {
-            // The code that would do, in the upper half of the byte, as in a REQ.
+            // The acceptable MTU code, in the upper half of the byte, as in a REQ.
             let code = PathMtu::at_most(*mtu_bytes).map_or(0, |mtu| (mtu.code().get() as u8) << 4);
             (RejectReason::INVALID_PATH_MTU, RejectInfo::new(&[code]).unwrap_or_default())
         }
@@ -167,7 +170,7 @@ pub(super) fn reason_of(error: &ConnectError) -> (RejectReason, RejectInfo) {
     }
 }
 
-/// The same, in words that the other side reads: what stands here is the other side there.
+/// Returns the error as text for the other side to display: "the other side" in it is this side.
 pub(super) fn detail_of(error: &ConnectError, config: &ConnectionConfig) -> String {
     match error {
         ConnectError::NoCommonTransport { .. } => {
@@ -180,7 +183,10 @@ pub(super) fn detail_of(error: &ConnectError, config: &ConnectionConfig) -> Stri
     }
 }
 
-/// Refuses private data that do not fit.
+/// Checks that the private data fit.
+///
+/// # Errors
+/// When they are longer than `room` bytes.
 pub(super) fn check_private_data(config: &ConnectionConfig, room: usize) -> Result<(), ConnectError> {
     match config.private_data.len() {
         given if given > room => Err(ConnectError::PrivateData { given, room }),
@@ -188,9 +194,9 @@ pub(super) fn check_private_data(config: &ConnectionConfig, room: usize) -> Resu
     }
 }
 
-/// Largest MTU that other stacks know.
+/// Largest MTU that other stacks support, in bytes.
 const IB_MTU_MAX: u32 = 4_096;
-/// 4.096 us * 2^20, some four seconds: how long an answer to a management message may take.
+/// Time limit for the response to a management message: 4.096 us * 2^20, some four seconds.
 const CM_TIMEOUT: u32 = 20;
-/// 4.096 us * 2^14, 67 ms: what other stacks are asked to wait for an acknowledgement.
+/// Acknowledgement timeout that other stacks are requested to use: 4.096 us * 2^14, 67 ms.
 const ACK_TIMEOUT: u32 = 14;
