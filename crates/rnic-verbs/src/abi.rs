@@ -1,4 +1,4 @@
-//! The C structures and numbers of `<infiniband/verbs.h>`, as programs have them compiled in.
+//! The C structures and numbers of `<infiniband/verbs.h>`, with the layout and values that are compiled into programs.
 //!
 //! Names are those of C. A test compiles a C file against the header, where it is installed, and compares every size,
 //! offset and number.

@@ -1,4 +1,4 @@
-//! Address handles, and addresses in what has been received.
+//! Address handles, and the addresses of received datagrams.
 
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,16 +13,16 @@ use crate::errno::{Errno, Result, number, pointer};
 use crate::object::AhObject;
 use crate::wire;
 
-/// Where `attr` leads: the address there and ours.
+/// Returns the remote and the local IP address that `attr` describes.
 ///
 /// # Errors
-/// When there is no address in it, or one that is not ours to send from.
+/// When `attr` contains no address, or a source address that is not one of this port.
 pub(crate) fn way(core: &Core, attr: &ibv_ah_attr) -> Result<(IpAddr, IpAddr)> {
     if attr.port_num != PORT {
         return Err(Errno::INVALID);
     }
     if attr.is_global == 0 {
-        // Ethernet has no local identifiers: without a GID there is no address.
+        // Ethernet has no local identifiers (LIDs): without a GID there is no address.
         let own = core.lids_are_loopback.then(|| device::address(0)).ok_or(Errno::INVALID)??.ip;
         return Ok((own, own));
     }
@@ -47,13 +47,13 @@ fn create(core: &mut Core, pd: u32, attr: &ibv_ah_attr) -> Result<u32> {
     Ok(core.ahs.insert(Ah { peer, pd, marking }))
 }
 
-/// `ibv_create_ah`.
+/// Implements `ibv_create_ah`.
 ///
 /// # Safety
-/// `pd` is a living protection domain, `attr` may be read.
+/// `pd` is a valid protection domain, `attr` may be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, handle, attr) = unsafe { ((*pd).context, (*pd).handle, &*attr) };
     // SAFETY: as above.
     let guard = unsafe { Context::of(context) }.shared.enter();
@@ -63,13 +63,13 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
     }))
 }
 
-/// `ibv_destroy_ah`.
+/// Implements `ibv_destroy_ah`.
 ///
 /// # Safety
-/// `ah` is a living address handle, and not used again if this succeeds.
+/// `ah` is a valid address handle, and not used again if this succeeds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*ah).context), (*ah).handle) };
     number(context.shared.enter().and_then(|mut core| {
         let known = core.ahs.remove(handle).ok_or(Errno::INVALID)?;
@@ -77,15 +77,15 @@ pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
         if let Some(pd) = core.pds.get_mut(known.pd) {
             pd.address_handles -= 1;
         }
-        // SAFETY: `ibv_create_ah` made a box of it, and the caller gives it up.
+        // SAFETY: `ibv_create_ah` allocated it as a `Box`, and the caller gives up ownership.
         drop(unsafe { Box::from_raw(ah.cast::<AhObject>()) });
         Ok(())
     }))
 }
 
-/// Returns source, destination and markings that the 40 bytes in front of a datagram have.
+/// Returns source, destination and markings from the 40 bytes in front of a received datagram.
 ///
-/// An IPv4 header stands in the last 20 of them; the first ones are then not an IPv6 header's.
+/// An IPv4 header occupies the last 20 of them; the first bytes then do not form a valid IPv6 header.
 fn header_of(grh: &ibv_grh) -> (IpAddr, IpAddr, Marking) {
     // The last 20 bytes: the destination GID and the last four bytes of the source GID.
     let mut v4 = [0u8; 20];
@@ -106,7 +106,7 @@ fn from_completion(port: u8, wc: &ibv_wc, grh: *const ibv_grh) -> Result<ibv_ah_
     if port != PORT || wc.wc_flags & IBV_WC_GRH == 0 || grh.is_null() {
         return Err(Errno::INVALID);
     }
-    // SAFETY: the program hands over the header that the completion speaks of; buffers need not be aligned.
+    // SAFETY: the program passes the header that belongs to the completion; buffers need not be aligned.
     let grh = unsafe { grh.read_unaligned() };
     let (theirs, ours, marking) = header_of(&grh);
     let index = wire::addresses().iter().position(|address| address.ip == ours).ok_or(Errno::INVALID)?;
@@ -127,7 +127,7 @@ fn from_completion(port: u8, wc: &ibv_wc, grh: *const ibv_grh) -> Result<ibv_ah_
     })
 }
 
-/// `ibv_init_ah_from_wc`.
+/// Implements `ibv_init_ah_from_wc`.
 ///
 /// # Safety
 /// `wc` may be read, `grh` is null or may be read, `attr` may be written.
@@ -139,18 +139,18 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
     grh: *mut ibv_grh,
     attr: *mut ibv_ah_attr,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let wc = unsafe { &*wc };
     number(from_completion(port, wc, grh).map(|found| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { *attr = found };
     }))
 }
 
-/// `ibv_create_ah_from_wc`.
+/// Implements `ibv_create_ah_from_wc`.
 ///
 /// # Safety
-/// `pd` is a living protection domain, `wc` may be read, `grh` is null or may be read.
+/// `pd` is a valid protection domain, `wc` may be read, `grh` is null or may be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_ah_from_wc(
     pd: *mut ibv_pd,
@@ -158,16 +158,16 @@ pub unsafe extern "C" fn ibv_create_ah_from_wc(
     grh: *mut ibv_grh,
     port: u8,
 ) -> *mut ibv_ah {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let wc = unsafe { &*wc };
     match from_completion(port, wc, grh) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         Ok(mut attr) => unsafe { ibv_create_ah(pd, &raw mut attr) },
         Err(errno) => pointer(Err(errno)),
     }
 }
 
-/// `ibv_resolve_eth_l2_from_gid`: there is no Ethernet header that we would write.
+/// Implements `ibv_resolve_eth_l2_from_gid`: not supported, because this library writes no Ethernet headers.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_resolve_eth_l2_from_gid(
     _context: *mut ibv_context,

@@ -1,20 +1,21 @@
-//! Threads of the program that are cancelled while they call us.
+//! Protection against cancellation of program threads while they are inside this library.
 //!
-//! `pthread_cancel` ends a thread at its next cancellation point, and most system calls of the C library are one:
-//! `write`, `recvmsg`, `open`, `close`. A thread that ended in the middle of ours would leave things half done, a lock
-//! among them; and the unwinding would meet destructors under a function of C, where Rust ends the process. So nobody
-//! is cancelled while [`Uncancelled`] lives, which everything that locks has. No verb is a cancellation point but those
-//! that wait for an event, as with the drivers of real devices; they wait without it.
+//! `pthread_cancel` terminates a thread at its next cancellation point, and most system calls of the C library are one:
+//! `write`, `recvmsg`, `open`, `close`. A thread that terminated in the middle of a call of this library would leave
+//! inconsistent state behind, a held lock included; and the unwinding would run destructors below a C function, where
+//! Rust aborts the process. Cancellation is therefore disabled while [`Uncancelled`] exists, and every code path that
+//! takes a lock holds one. The only verbs that are cancellation points are those that wait for an event, as with the
+//! drivers of hardware devices; they wait without holding an `Uncancelled`.
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr;
 
-/// While it lives, the thread that made it is not cancelled: that comes later.
+/// Disables cancellation of the thread that created it while it exists; a pending cancellation takes effect later.
 #[derive(Debug)]
 pub(crate) struct Uncancelled {
     before: c_int,
-    /// Of one thread.
+    /// Makes the type neither `Send` nor `Sync`: it belongs to one thread.
     _thread: PhantomData<*const ()>,
 }
 
@@ -22,7 +23,7 @@ impl Uncancelled {
     #[inline]
     pub(crate) fn begin() -> Self {
         let mut before = ENABLE;
-        // SAFETY: writes a local variable, and a word of the thread's own: signal handlers may call it too.
+        // SAFETY: writes a local variable and thread-local state; may also be called from signal handlers.
         unsafe { pthread_setcancelstate(DISABLE, &raw mut before) };
         Self { before, _thread: PhantomData }
     }
@@ -31,21 +32,22 @@ impl Uncancelled {
 impl Drop for Uncancelled {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: as above. It is no cancellation point itself: what was asked for meanwhile waits for the next one.
+        // SAFETY: as above. This call is not itself a cancellation point: a cancellation requested meanwhile takes
+        // effect at the next one.
         unsafe { pthread_setcancelstate(self.before, ptr::null_mut()) };
     }
 }
 
-/// Reads the eight bytes of an `eventfd` into `count`, as read(2). A thread may be cancelled while it waits here; it is
-/// unwound up to the program: what has destructors on the way must not stand in a function of C.
+/// Reads the eight bytes of an `eventfd` into `count`, as read(2). A thread may be cancelled while it waits here. It is
+/// then unwound up to the program, so no `extern "C"` function on the way may hold values with destructors.
 #[inline(never)]
 pub(crate) fn read_cancellably(fd: c_int, count: &mut u64) -> isize {
-    // SAFETY: eight bytes of room.
+    // SAFETY: `count` provides space for eight bytes.
     unsafe { read(fd, ptr::from_mut(count).cast(), size_of::<u64>()) }
 }
 
-// The `libc` crate has the first for other systems only, and says of the second that it never unwinds.
-// SAFETY: the signatures are those of POSIX; the second unwinds where it is a point of cancellation.
+// The `libc` crate declares the first function for other systems only, and declares the second as never unwinding.
+// SAFETY: the signatures are those of POSIX; the second function unwinds when it acts as a cancellation point.
 #[allow(unknown_lints, invalid_runtime_symbol_definitions, reason = "newer compilers want a `read` that never unwinds")]
 unsafe extern "C-unwind" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;

@@ -11,56 +11,57 @@ use crate::event::EventQueue;
 use crate::object::{self, ChannelObject, CqObject, Element, Ptr, QpObject, SrqObject};
 
 fn create_channel(context: *mut ibv_context) -> Result<*mut ibv_comp_channel> {
-    // SAFETY: a program hands over contexts that it has opened.
+    // SAFETY: programs pass contexts that they have opened.
     drop(unsafe { Context::of(context) }.shared.enter()?);
     let events = EventQueue::new()?;
     let c = ibv_comp_channel { context, fd: events.fd(), refcnt: 0 };
     Ok(Box::into_raw(Box::new(ChannelObject { c, events })).cast())
 }
 
-/// `ibv_create_comp_channel`.
+/// Implements `ibv_create_comp_channel`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
     pointer(create_channel(context))
 }
 
-/// `ibv_destroy_comp_channel`.
+/// Implements `ibv_destroy_comp_channel`.
 ///
 /// # Safety
 /// `channel` is from `ibv_create_comp_channel`, and not used again if this succeeds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let context = unsafe { Context::of((*channel).context) };
     number(context.shared.enter().and_then(|_guard| {
-        // SAFETY: the count changes with the lock held, which it is.
+        // SAFETY: the count changes only under the lock, which is held here.
         if unsafe { (*channel).refcnt } > 0 {
             return Err(Errno::BUSY);
         }
-        // SAFETY: `ibv_create_comp_channel` made a box of it, no completion queue names it, and the caller gives it up.
+        // SAFETY: `ibv_create_comp_channel` allocated it as a `Box`, no completion queue refers to it, and the caller
+        // gives up ownership.
         drop(unsafe { Box::from_raw(channel.cast::<ChannelObject>()) });
         Ok(())
     }))
 }
 
-/// `ibv_get_cq_event`.
+/// Implements `ibv_get_cq_event`.
 ///
 /// # Safety
-/// `channel` is a living channel; `cq` and `cq_context` may be written.
+/// `channel` is a valid channel; `cq` and `cq_context` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (events, context) = unsafe { (&object::channel(channel).events, Context::of((*channel).context)) };
     context.shared.hand_over();
-    // SAFETY: a completion queue takes its events out of the channel before it goes, for which it waits until this has
-    // been counted, and then for the acknowledgement.
+    // SAFETY: before a completion queue is destroyed, it removes its events from the channel, which waits until this
+    // event has been counted, and then waits for the acknowledgement.
     let fetched = |of: &Ptr<CqObject>| unsafe { (*of.0).completions.fetched() };
     minus_one(events.pop(fetched).map(|of| {
-        // SAFETY: as above, and the caller lets us write.
+        // SAFETY: as above, and the caller guarantees that both may be written.
         unsafe {
             *cq = of.0.cast();
             *cq_context = (*of.0).c.cq.cq_context;
@@ -68,26 +69,26 @@ pub unsafe extern "C" fn ibv_get_cq_event(
     }))
 }
 
-/// `ibv_ack_cq_events`.
+/// Implements `ibv_ack_cq_events`.
 ///
 /// # Safety
-/// `cq` is a living completion queue.
+/// `cq` is a valid completion queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: u32) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { object::cq(cq) }.completions.acknowledge(count);
 }
 
-/// `ibv_get_async_event`.
+/// Implements `ibv_get_async_event`.
 ///
 /// # Safety
 /// `context` is open, `event` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let events = &unsafe { Context::of(context) }.shared.events;
-    // SAFETY: an object takes its events out of the queue before it goes, for which it waits until this has been
-    // counted, and then for the acknowledgement.
+    // SAFETY: before an object is destroyed, it removes its events from the queue, which waits until this event has
+    // been counted, and then waits for the acknowledgement.
     let fetched = |waiting: &Waiting| unsafe {
         match waiting.element {
             Element::Qp(qp) => (*qp.0).events.fetched(),
@@ -97,18 +98,18 @@ pub unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *
     };
     minus_one(events.pop(fetched).map(|waiting| {
         let told = ibv_async_event { element: waiting.element.pointer(), event_type: waiting.event_type };
-        // SAFETY: the caller lets us write.
+        // SAFETY: the caller guarantees that `event` may be written.
         unsafe { ptr::write(event, told) };
     }))
 }
 
-/// `ibv_ack_async_event`.
+/// Implements `ibv_ack_async_event`.
 ///
 /// # Safety
 /// `event` is one that `ibv_get_async_event` has written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
-    // SAFETY: the caller's promise; an object waits for its acknowledgements before it goes.
+    // SAFETY: guaranteed by the caller; an object waits for the acknowledgement of its events before it is destroyed.
     unsafe {
         let element = (*event).element;
         match (*event).event_type {

@@ -1,4 +1,4 @@
-//! An opened device: the C structure that programs look into, and the lock around the NIC.
+//! An opened device: the C structure that programs read, and the lock around the NIC.
 
 use std::mem::offset_of;
 use std::ops::{Deref, DerefMut};
@@ -22,23 +22,23 @@ use crate::progress::{Descriptors, Driver, Guard, Machine};
 pub(crate) struct Context {
     pub(crate) c: verbs_context,
     pub(crate) shared: Arc<Shared>,
-    /// Answers `rnic top`; ends with this.
+    /// Serves `rnic top`; stops when the context is closed.
     observer: Option<Observer>,
     _command: OwnedFd,
 }
 
-/// What a context has beside its C structure.
+/// State of a context besides its C structure.
 #[derive(Debug)]
 pub(crate) struct Shared {
     driver: Driver<Driven>,
-    /// Asynchronous events.
+    /// Queue of asynchronous events.
     pub(crate) events: Arc<EventQueue<Waiting>>,
     process: Process,
-    /// Queue pairs that it can have.
+    /// Maximum number of queue pairs.
     pub(crate) queue_pairs_max: u32,
 }
 
-/// The NIC with its objects, and where its events go.
+/// The NIC with its objects, and the queue that receives its asynchronous events.
 #[derive(Debug)]
 pub(crate) struct Driven {
     core: Core,
@@ -72,10 +72,10 @@ impl Machine for Driven {
 }
 
 impl Shared {
-    /// Has the NIC driven from now on.
+    /// Starts the progress engine of the NIC.
     ///
     /// # Errors
-    /// When the process has no descriptor or no thread left.
+    /// When the process has run out of descriptors or threads.
     pub(crate) fn start(core: Core, settings: &Settings) -> Result<Arc<Self>> {
         let queue_pairs_max = core.nic.queue_pairs_max();
         let events = Arc::new(EventQueue::new()?);
@@ -85,13 +85,13 @@ impl Shared {
         Ok(Arc::new(Self { driver, events, process: Process::current(), queue_pairs_max }))
     }
 
-    /// Returns whether this process has opened the device: a child has only a copy of what its parent had.
+    /// Returns whether this process has opened the device: a child process has only a copy of its parent's state.
     #[inline]
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.process.is_current()
     }
 
-    /// Takes the lock on behalf of the program, which so drives the NIC itself.
+    /// Takes the lock on behalf of the program, which thereby drives the NIC itself.
     ///
     /// # Errors
     /// In a child of the process that has opened the device.
@@ -103,12 +103,13 @@ impl Shared {
         Ok(NicGuard(self.driver.lock()))
     }
 
-    /// Looks at the NIC from outside, which is no call of the program.
+    /// Gives `look` read access to the NIC; does not count as a call of the program.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&Core) -> R) -> R {
         self.driver.look(|driven| look(&driven.core))
     }
 
-    /// The program is about to sleep until something happens: the progress thread takes over at once.
+    /// Transfers the driving of the NIC to the progress thread immediately, because the program is about to sleep until
+    /// an event arrives.
     pub(crate) fn hand_over(&self) {
         if let Ok(mut guard) = self.enter() {
             guard.end_of_posts();
@@ -117,12 +118,13 @@ impl Shared {
     }
 }
 
-/// The lock, held. Whatever happened with it held is delivered when it is given back.
+/// The held lock. Events that were raised while it was held are delivered when it is dropped.
 #[derive(Debug)]
 pub(crate) struct NicGuard<'a>(Guard<'a, Driven>);
 
 impl NicGuard<'_> {
-    /// The program is about to sleep until something happens.
+    /// Transfers the driving of the NIC to the progress thread, because the program is about to sleep until an event
+    /// arrives.
     pub(crate) fn hand_over(&mut self) {
         self.0.hand_over();
     }
@@ -153,10 +155,10 @@ impl Drop for NicGuard<'_> {
 }
 
 impl Context {
-    /// Where the structure that programs know stands in this one.
+    /// Byte offset of the C structure `ibv_context`, which programs use, within this one.
     const C_OFFSET: usize = offset_of!(Self, c) + offset_of!(verbs_context, context);
 
-    /// Makes a context around `c`, in which everything stands but the descriptors.
+    /// Creates a context around `c`, which is complete except for the descriptors.
     pub(crate) fn make(
         mut c: verbs_context,
         command: OwnedFd,
@@ -166,32 +168,32 @@ impl Context {
         c.context.cmd_fd = command.as_raw_fd();
         c.context.async_fd = shared.events.fd();
         let context = Box::into_raw(Box::new(Self { c, shared, observer, _command: command }));
-        // SAFETY: a field of what has just been made.
+        // SAFETY: points to a field of the object just created.
         unsafe { &raw mut (*context).c.context }
     }
 
     /// Returns the context behind a C pointer.
     ///
     /// # Safety
-    /// The pointer is one that this library has given out for a context that is open.
+    /// The pointer was returned by this library for a context that is open.
     #[inline]
     pub(crate) unsafe fn of<'a>(pointer: *mut ibv_context) -> &'a Self {
-        // SAFETY: the caller's promise; `C_OFFSET` is where the C structure stands in ours.
+        // SAFETY: guaranteed by the caller; `C_OFFSET` is the offset of the C structure in `Context`.
         unsafe { &*pointer.byte_sub(Self::C_OFFSET).cast() }
     }
 
-    /// Closes the device. Objects that are still there are lost with it, as with any other device.
+    /// Closes the device. Objects that still exist are lost with it, as with any other device.
     ///
     /// # Safety
-    /// The pointer is from [`Context::make`], and the last use of it.
+    /// The pointer is from [`Context::make`] and is not used again.
     pub(crate) unsafe fn close(pointer: *mut ibv_context) {
         let _uncancelled = Uncancelled::begin();
-        // SAFETY: `make` made a box of it, and the caller gives it up.
+        // SAFETY: `make` allocated it as a `Box`, and the caller gives up ownership.
         let mut context = unsafe { Box::from_raw(pointer.byte_sub(Self::C_OFFSET).cast::<Self>()) };
         if context.shared.is_of_this_process() {
             drop(context.observer.take());
         } else {
-            // The thread is the parent's, and so are the queue pairs: touch neither.
+            // The thread and the queue pairs belong to the parent process: leave both untouched.
             std::mem::forget(context);
         }
     }

@@ -1,10 +1,10 @@
-//! Between what programs say and what the engine does.
+//! Conversion from engine completions to the C structures of programs.
 
 use rnic_engine::{Completion, WcFlags, WcOpcode, WcStatus};
 
 use crate::abi::*;
 
-/// A completion, as programs see it.
+/// Converts a completion of the engine to an `ibv_wc`.
 #[inline]
 pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
     let with_imm = completion.flags.contains(WcFlags::WITH_IMM);
@@ -36,8 +36,9 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
     }
 }
 
-/// What the service level of a received datagram says where there are no service levels: which header stands in front
-/// of it, as adapters of mlx5's kind put it and UCX reads it: 8 for UDP, and 1 for IPv6 or 2 for IPv4.
+/// Returns the service level field of a completion. There are no service levels here; for a received datagram the field
+/// instead encodes which header precedes it, in the encoding of mlx5 adapters that UCX reads: 8 for UDP, plus 1 for
+/// IPv6 or 2 for IPv4.
 #[inline]
 fn header_type(flags: WcFlags) -> u8 {
     match (flags.contains(WcFlags::GRH), flags.contains(WcFlags::IPV4)) {

@@ -1,4 +1,4 @@
-//! What a context's lock protects: the NIC, and what the library knows of its objects.
+//! State that a context's lock protects: the NIC, and the library's tables of its objects.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Pd {
     pub(crate) id: PdId,
-    /// Address handles in it; the engine counts everything else.
+    /// Number of address handles in it; the engine counts all other objects.
     pub(crate) address_handles: u32,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Mr {
     pub(crate) region: Region,
     /// Handle of its protection domain.
     pub(crate) pd: u32,
-    /// What it was registered with: where its first byte is, and the flags.
+    /// Parameters of the registration: address of the first byte, and the access flags.
     pub(crate) start: usize,
     pub(crate) access: u32,
 }
@@ -55,29 +55,29 @@ pub(crate) struct Cq {
 pub(crate) struct Srq {
     pub(crate) id: SrqId,
     pub(crate) object: Ptr<SrqObject>,
-    /// Scatter/gather entries of a receive, at most. It never changes.
+    /// Maximum number of scatter/gather entries of a receive. Constant after creation.
     pub(crate) max_sge: u32,
-    /// Of one of extended reliable connections: the handle of its domain.
+    /// Handle of the XRC domain; `None` for a basic shared receive queue.
     pub(crate) xrcd: Option<u32>,
 }
 
-/// A domain of extended reliable connections.
+/// A domain of extended reliable connections (XRC domain).
 #[derive(Debug)]
 pub(crate) struct Xrcd {
-    /// The file that it is shared by; `None` when it is not shared.
+    /// The file through which it is shared; `None` when it is not shared.
     pub(crate) file: Option<File>,
-    /// How often it is open.
+    /// Number of times it has been opened.
     pub(crate) opened: u32,
-    /// Queue pairs and shared receive queues in it.
+    /// Number of queue pairs and shared receive queues in it.
     pub(crate) users: u32,
 }
 
-/// An address handle: whom datagrams with it go to.
+/// An address handle: the destination of datagrams sent with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ah {
     pub(crate) peer: PeerId,
     pub(crate) pd: u32,
-    /// Fields of their IP headers.
+    /// Traffic class, hop limit and flow label for their IP headers.
     pub(crate) marking: Marking,
 }
 
@@ -87,23 +87,25 @@ pub(crate) struct Qp {
     pub(crate) qpn: Qpn,
     pub(crate) object: Ptr<QpObject>,
     pub(crate) pd: PdId,
-    /// What it was made with, as granted.
+    /// Capabilities granted when it was created.
     pub(crate) cap: ibv_qp_cap,
     pub(crate) signal_all: bool,
     pub(crate) qp_type: u32,
-    /// What it has been told since, as `ibv_query_qp` answers.
+    /// Attributes set by `ibv_modify_qp` since, as `ibv_query_qp` returns them.
     pub(crate) attr: ibv_qp_attr,
-    /// Whom it is connected to.
+    /// The peer that it is connected to.
     pub(crate) peer: Option<PeerId>,
-    /// Of the target of an extended reliable connection, which has no domain and no completion queue of its own.
+    /// Set for the target queue pair of an extended reliable connection, which has no protection domain and no
+    /// completion queue of its own.
     pub(crate) target: Option<TargetParts>,
-    /// Where inline data waits: one place for each entry of the send queue.
+    /// Buffer for inline data until it is sent: one slot for each entry of the send queue.
     pub(crate) inline: Option<Region>,
-    /// Sends posted so far; entry `n` of the queue uses the place `n` modulo its size.
+    /// Number of sends posted so far; entry `n` of the queue uses the slot `n` modulo the queue size.
     pub(crate) posted: u64,
 }
 
-/// What the engine wants of every queue pair and a target has not; and its XRC domain.
+/// The protection domain and completion queue that the engine requires for every queue pair and that an XRC target does
+/// not have of its own; and its XRC domain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TargetParts {
     pub(crate) pd: PdId,
@@ -111,15 +113,16 @@ pub(crate) struct TargetParts {
     pub(crate) xrcd: u32,
 }
 
-/// Everything behind the lock.
+/// All state behind the lock.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) nic: Nic,
-    /// How reliable connections deliver.
+    /// Transport of reliable connections.
     pub(crate) transport: Arc<Transport>,
-    /// How those do whose other end lacks that, best first.
+    /// Transports for connections whose peer does not support `transport`, best first.
     pub(crate) fallbacks: Vec<Arc<Transport>>,
-    /// What patience is counted in: [`rnic_policy::Profile::patience_timeout`].
+    /// Unit in which the wait for a silent peer is counted, in retransmission timeouts:
+    /// [`rnic_policy::Profile::patience_timeout`].
     pub(crate) timeout: Duration,
     pub(crate) pds: Slab<Pd>,
     pub(crate) mrs: Slab<Mr>,
@@ -128,17 +131,17 @@ pub(crate) struct Core {
     pub(crate) xrcds: Slab<Xrcd>,
     pub(crate) ahs: Slab<Ah>,
     pub(crate) qps: Slab<Qp>,
-    /// Peers of address handles that are gone, while datagrams may still wait.
+    /// Peers of destroyed address handles that are kept while datagrams to them may still wait in a send queue.
     retired: Vec<PeerId>,
-    /// Calls that posted sends since one of another kind.
+    /// Number of consecutive calls that posted sends, since the last call of another type.
     posts_in_a_row: u32,
-    /// An address without a GID is this host.
+    /// True when an address without a GID denotes this host.
     pub(crate) lids_are_loopback: bool,
-    /// Notices are not said.
+    /// True when notices are not printed.
     is_quiet: bool,
-    /// All that was posted has been offered to the network.
+    /// True when all posted requests have been offered to the network.
     has_left: bool,
-    /// Handles by number. Never iterated.
+    /// Queue pair handles by queue pair number. Never iterated.
     pub(crate) by_qpn: HashMap<Qpn, u32>,
     pub(crate) by_cq: HashMap<CqId, u32>,
 }
@@ -167,10 +170,10 @@ impl Core {
         }
     }
 
-    /// Queue pair `qpn` shall speak the `index`-th transport of those that are offered.
+    /// Selects for queue pair `qpn` the transport with number `index` in the list of offered transports.
     ///
     /// # Errors
-    /// When it is not there, is connected already, or is no reliable connection.
+    /// When there is no such queue pair, it is connected already, or it is not a reliable connection.
     pub(crate) fn speak(&mut self, qpn: Qpn, index: usize) -> Result<()> {
         let Some(index) = index.checked_sub(1) else { return Ok(()) };
         let transport = self.fallbacks.get(index).ok_or(Errno::INVALID)?;
@@ -178,11 +181,11 @@ impl Core {
         Ok(())
     }
 
-    /// Queues a request for queue pair `handle`; of an extended reliable connection, `srqn` names the shared receive
-    /// queue at the other end.
+    /// Queues a request for queue pair `handle`; for an extended reliable connection, `srqn` is the number of the
+    /// remote shared receive queue.
     ///
     /// # Errors
-    /// When there is no such queue pair, it sends nothing, or the engine refuses the request.
+    /// When there is no such queue pair, it cannot send, or the engine refuses the request.
     #[inline]
     pub(crate) fn post_send(&mut self, handle: u32, request: &SendRequest<'_>, srqn: u32) -> Result<()> {
         let qp = self.qps.get_mut(handle).ok_or(Errno::INVALID)?;
@@ -195,9 +198,10 @@ impl Core {
         Ok(())
     }
 
-    /// Makes what was posted leave: once for all of it. In a long row of calls that only post, only now and then: what
-    /// leaves together costs the kernel little more than one packet. The rest leaves with the next call of another
-    /// kind, or the progress thread's next look.
+    /// Rings the doorbell once for all posted requests, so that they are sent. In a long series of calls that only
+    /// post, the doorbell is rung only once every several calls, because packets sent together cost the kernel little
+    /// more than one packet. The remaining requests are sent with the next call of another type, or the next time the
+    /// progress thread polls.
     #[inline]
     pub(crate) fn leave(&mut self) {
         self.posts_in_a_row += 1;
@@ -209,7 +213,7 @@ impl Core {
         }
     }
 
-    /// Gives a peer back that datagrams went to, as soon as none waits that still goes there.
+    /// Releases a peer to which datagrams were sent, as soon as no datagram to it waits to be sent.
     pub(crate) fn retire(&mut self, peer: PeerId) {
         self.retired.push(peer);
         self.end_of_posts();
@@ -221,18 +225,18 @@ impl Core {
         }
     }
 
-    /// Sends what is due, takes in what has come; answers whether anything moved.
+    /// Sends due packets and processes received ones; returns whether there was any activity.
     pub(crate) fn progress(&mut self) -> bool {
         self.has_left = true;
         self.nic.progress()
     }
 
-    /// Whether something that was posted waits for more to leave with it.
+    /// Returns whether posted requests are held back to be sent together with later ones.
     pub(crate) fn has_unsent_posts(&self) -> bool {
         !self.has_left
     }
 
-    /// The program has stopped posting: nothing waits for more.
+    /// Sends all held-back requests, because the program has stopped posting.
     #[inline]
     pub(crate) fn end_of_posts(&mut self) {
         self.posts_in_a_row = 0;
@@ -242,7 +246,7 @@ impl Core {
         }
     }
 
-    /// Hands the NIC's events to whoever waits for them, and its notices to the people who run the program.
+    /// Moves the NIC's events to their event queues and channels, and prints its notices on standard error.
     #[inline]
     pub(crate) fn deliver(&mut self, events: &EventQueue<Waiting>) {
         while let Some(notice) = self.nic.poll_notice() {
@@ -271,17 +275,17 @@ impl Core {
                 (element, IBV_EVENT_SQ_DRAINED)
             }
         };
-        // Its object may be gone already.
+        // The object may have been destroyed already.
         if let Some(element) = element {
             events.push(Waiting { element, event_type });
         }
     }
 
-    /// A completion has come in that somebody wants to hear of.
+    /// Delivers a completion event for a completion queue that requested notification.
     fn notify(&self, id: CqId) {
         let cq = self.by_cq.get(&id).and_then(|handle| self.cqs.get(*handle));
         if let Some(Cq { object, channel: Some(channel), .. }) = cq {
-            // SAFETY: a channel outlives its completion queues: `ibv_destroy_comp_channel` refuses otherwise.
+            // SAFETY: a channel outlives its completion queues, because `ibv_destroy_comp_channel` refuses otherwise.
             let channel = unsafe { &*channel.0 };
             channel.events.push(*object);
         }
@@ -304,11 +308,12 @@ impl Core {
     }
 }
 
-/// Calls in a row whose requests leave at once: programs that wait for answers make no more.
+/// Number of consecutive posting calls whose requests are sent immediately: programs that wait for responses make no
+/// more in a row.
 const POSTS_AT_ONCE: u32 = 4;
 
-/// Of longer rows, so many calls make one train: beyond, trains save nothing more.
+/// Number of calls in longer series whose requests are sent together: larger batches save no more.
 const POSTS_TOGETHER: u32 = 16;
 
-/// What patience is counted in when the transport has no timeout of its own.
+/// Value of `Core::timeout` when the transport has no retransmission timeout of its own.
 const TIMEOUT_UNKNOWN: Duration = Duration::from_ms(1);

@@ -14,10 +14,10 @@ use crate::event::Unacknowledged;
 use crate::object::{ChannelObject, CqObject, Ptr};
 use crate::poll;
 
-/// Entries of a completion queue, at least.
+/// Minimum number of entries of a completion queue.
 const COMPLETIONS_MIN: u32 = 16;
 
-/// What a completion queue is made with.
+/// Parameters of a completion queue to create.
 struct Wanted {
     cqe: u32,
     cq_context: *mut c_void,
@@ -29,10 +29,11 @@ fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut CqObject> {
     if wanted.cqe == 0 || wanted.cqe > COMPLETIONS_MAX || wanted.vector >= COMPLETION_VECTORS as u32 {
         return Err(Errno::INVALID);
     }
-    // SAFETY: a program hands over contexts that it has opened.
+    // SAFETY: programs pass contexts that they have opened.
     let mut core = unsafe { Context::of(context) }.shared.enter()?;
-    // Never a very short one, as adapters have it: under loss a program may meet two completions where it counts on
-    // one, and a queue that overflows takes its queue pairs along (ib_send_lat -e asks for one entry).
+    // Enforce a minimum size, as hardware adapters do: under loss a program may get two completions where it expects
+    // one, and an overflow of the completion queue moves its queue pairs to the error state (ib_send_lat -e requests
+    // one entry).
     let entries = wanted.cqe.max(COMPLETIONS_MIN);
     let id = core.nic.verbs().create_cq(entries)?;
     // SAFETY: null functions, zeros and empty locks of C are all valid.
@@ -51,7 +52,7 @@ fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut CqObject> {
     let channel = (!wanted.channel.is_null()).then(|| Ptr(wanted.channel.cast::<ChannelObject>()));
     let handle = core.cqs.insert(Cq { id, object: Ptr(object), channel });
     core.by_cq.insert(id, handle);
-    // SAFETY: the object is new; the channel is one that the program has made, and its count changes under the lock.
+    // SAFETY: the object is new; the channel was created by the program, and its count changes only under the lock.
     unsafe {
         (*object).c.cq.handle = handle;
         if let Some(channel) = channel {
@@ -61,7 +62,7 @@ fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut CqObject> {
     Ok(object)
 }
 
-/// `ibv_create_cq`.
+/// Implements `ibv_create_cq`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_create_cq(
     context: *mut ibv_context,
@@ -79,7 +80,7 @@ pub extern "C" fn ibv_create_cq(
     pointer(create(context, &wanted).map(<*mut CqObject>::cast))
 }
 
-/// What `ibv_create_cq_ex` calls.
+/// Implements `ibv_create_cq_ex`.
 ///
 /// # Safety
 /// `attr` may be read.
@@ -87,15 +88,16 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let attr = unsafe { &*attr };
     let known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
     if attr.comp_mask & !known != 0 {
         return pointer(Err(Errno::INVALID));
     }
-    // One thread polls or several: the lock does not mind. Ignoring an overrun would lose completions silently.
+    // Single-threaded or multi-threaded polling makes no difference, because the lock covers both. Ignoring an overrun
+    // is refused, because it would lose completions silently.
     let flags = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS == 0 { 0 } else { attr.flags };
-    // A parent domain brings hints on memory and threads, which need nothing here.
+    // A parent domain carries hints on memory and threads, which need no action here.
     if attr.wc_flags & !poll::READABLE != 0 || flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
         return pointer(Err(Errno::UNSUPPORTED));
     }
@@ -103,36 +105,36 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     pointer(create(context, &wanted).map(<*mut CqObject>::cast))
 }
 
-/// What `ibv_modify_cq` calls: there are no interrupts to be moderated.
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+/// Implements `ibv_modify_cq`: a no-op, because there are no interrupts to moderate.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 pub(crate) unsafe extern "C" fn modify_cq(_cq: *mut ibv_cq, _attr: *mut ibv_modify_cq_attr) -> c_int {
     libc::EOPNOTSUPP
 }
 
-/// `ibv_resize_cq`.
+/// Implements `ibv_resize_cq`.
 ///
 /// # Safety
-/// `cq` is a living completion queue.
+/// `cq` is a valid completion queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*cq).context), (*cq).handle) };
     number(context.shared.enter().and_then(|mut core| {
         let id = core.cqs.get(handle).ok_or(Errno::INVALID)?.id;
         core.nic.verbs().resize_cq(id, u32::try_from(cqe).unwrap_or(0))?;
-        // SAFETY: a field that programs read, and that changes under the lock.
+        // SAFETY: a field that programs read, and that changes only under the lock.
         unsafe { (*cq).cqe = cqe };
         Ok(())
     }))
 }
 
-/// `ibv_destroy_cq`: waits until all its events are acknowledged.
+/// Implements `ibv_destroy_cq`: waits until all its events are acknowledged.
 ///
 /// # Safety
-/// `cq` is a living completion queue, and not used again if this succeeds.
+/// `cq` is a valid completion queue, and not used again if this succeeds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*cq).context), (*cq).handle) };
     let object = cq.cast::<CqObject>();
     number(context.shared.enter().and_then(|mut core| {
@@ -142,7 +144,8 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         core.cqs.remove(handle);
         core.by_cq.remove(&id);
         if let Some(channel) = channel {
-            // SAFETY: a channel outlives its completion queues; its count changes under the lock, which is held.
+            // SAFETY: a channel outlives its completion queues; its count changes only under the lock, which is held
+            // here.
             unsafe {
                 (*channel.0).events.forget(|of| of.0 == object);
                 (*channel.0).c.refcnt -= 1;
@@ -150,8 +153,8 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         }
         drop(core);
         context.shared.events.forget(|waiting| waiting.element.pointer() == object.cast());
-        // SAFETY: nothing leads to the object any more but the events that the program has fetched, for which this
-        // waits; `create` made a box of it, and the caller gives it up.
+        // SAFETY: the only remaining references to the object are events that the program has fetched, whose
+        // acknowledgement this call waits for; `create` allocated it as a `Box`, and the caller gives up ownership.
         unsafe {
             (*object).completions.wait();
             (*object).events.wait();

@@ -13,41 +13,43 @@ use crate::abi::*;
 use crate::errno::{Errno, Result};
 use crate::wire;
 
-/// The one device.
+/// The only device of this library.
 pub(crate) struct Device {
     c: ibv_device,
-    /// Network order.
+    /// In network byte order.
     guid: u64,
 }
 
-// SAFETY: nothing in it changes after it has been made.
+// SAFETY: it is immutable after its creation.
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
 
-/// Its name.
+/// Name of the device.
 pub(crate) const NAME: &str = "rnic0";
-/// The name of its file, if it had one.
+/// Name that its device file would have.
 pub(crate) const FILE_NAME: &str = "uverbs0";
-/// Where programs would look it up.
+/// Path under which programs would look up the device in sysfs.
 pub(crate) const SYSFS_PATH: &str = "/sys/class/infiniband/rnic0";
-/// Where programs would look its file up.
+/// Path under which programs would look up its device file in sysfs.
 pub(crate) const SYSFS_FILE_PATH: &str = "/sys/class/infiniband_verbs/uverbs0";
-/// The version that it reports.
+/// Reported firmware version.
 pub(crate) const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
-/// Completion vectors: programs spread their completion queues over them. There is no interrupt behind any.
+/// Number of completion vectors: programs distribute their completion queues over them. There are no interrupts behind
+/// them.
 pub(crate) const COMPLETION_VECTORS: c_int = 8;
-/// Its one port.
+/// Number of its only port.
 pub(crate) const PORT: u8 = 1;
-/// The default partition.
+/// The default partition key.
 pub(crate) const PARTITION_KEY: u16 = 0xffff;
-/// Bytes of inline data that a queue pair may ask for.
+/// Maximum number of bytes of inline data that a queue pair may request.
 pub(crate) const INLINE_MAX: u32 = 4_096;
-/// Address handles: as many as the engine takes protection domains, completion queues and shared receive queues each.
+/// Maximum number of address handles: equal to the engine's limit for protection domains, for completion queues and for
+/// shared receive queues.
 pub(crate) const ADDRESS_HANDLES_MAX: u32 = QUEUES_MAX;
 
 impl Device {
-    /// The device of this process.
+    /// Returns the device of this process.
     pub(crate) fn get() -> &'static Self {
         static DEVICE: OnceLock<Device> = OnceLock::new();
         DEVICE.get_or_init(|| {
@@ -68,72 +70,74 @@ impl Device {
         })
     }
 
-    /// As programs name it. They only read what it leads to.
+    /// Returns the device as the C pointer that programs use. Programs only read the structure behind it.
     pub(crate) fn pointer(&'static self) -> *mut ibv_device {
         (&raw const self.c).cast_mut()
     }
 
-    /// Network order.
+    /// Returns the GUID in network byte order.
     pub(crate) fn guid(&self) -> u64 {
         self.guid
     }
 }
 
-/// Puts a string into a C array that is longer than it.
+/// Copies a string into a C array that is longer than the string.
 pub(crate) fn put(into: &mut [c_char], text: &str) {
     for (slot, byte) in into.iter_mut().zip(text.bytes()) {
         *slot = byte as c_char;
     }
 }
 
-/// A number that is the same in all processes of a host and hardly the same on two hosts, in the range of those that
-/// are assigned locally.
+/// Returns a number that is the same in all processes of a host and very unlikely to be equal on two hosts, in the
+/// range of locally assigned GUIDs.
 fn guid_of_host() -> u64 {
     let identity = ["/etc/machine-id", "/proc/sys/kernel/random/boot_id", "/proc/sys/kernel/hostname"]
         .iter()
         .filter_map(|path| std::fs::read(path).ok())
         .flatten();
-    // FNV-1a: the file says who we are, nothing here keeps a secret.
+    // FNV-1a is sufficient: the file identifies the host, and nothing here is secret.
     let hash =
         identity.fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     hash & 0x00ff_ffff_ffff_ffff | 0x0200_0000_0000_0000
 }
 
-/// What carries the packets of a device with this port.
+/// Returns a description of the transport medium that carries the packets of a device with this port.
 pub(crate) fn wire(settings: &Settings, port: u16) -> String {
     format!("{}, port {port}", settings.wire())
 }
 
-/// With what the device was opened first: the variables of a process change, and what a file has.
+/// Settings with which the device was first opened, kept because the environment variables and the settings file may
+/// change later.
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// The device is opened with these.
+/// Records the settings with which the device is opened; only the first call has an effect.
 pub(crate) fn open_with(settings: &Settings) {
     SETTINGS.get_or_init(|| settings.clone());
 }
 
-/// With what it was opened, if it ever was.
+/// Returns the settings of the first opening, if the device was ever opened.
 pub(crate) fn settings() -> Option<&'static Settings> {
     SETTINGS.get()
 }
 
-/// Says once what this is.
+/// Prints a description of the device on standard error, once per process.
 pub(crate) fn announce(settings: &Settings, wire: &str) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if !settings.quiet {
-            // One that is closed is no reason to stop.
+            // A closed standard error is not a reason to fail.
             let _ = writeln!(io::stderr(), "{}", settings.describe(NAME, wire));
         }
     });
 }
 
-/// Reads and atomics in progress that are offered of those that the engine can have: programs often ask for all.
+/// Number of RDMA Reads and atomics in progress that is offered, fewer than the engine supports, because programs often
+/// request the maximum.
 pub(crate) const READS_OFFERED: u32 = 16;
 
 const _: () = assert!(READS_OFFERED <= READS_IN_PROGRESS_MAX);
 
-/// What the port is like.
+/// Returns the attributes of the port.
 pub(crate) fn port() -> ibv_port_attr {
     ibv_port_attr {
         state: IBV_PORT_ACTIVE,
@@ -152,8 +156,9 @@ pub(crate) fn port() -> ibv_port_attr {
     }
 }
 
-/// What programs take for the payload of a packet. Between processes of ours packets are as large as the path carries;
-/// with real RoCEv2 peers they are as large as programs agree on, which go by this: what every interface carries.
+/// Returns the MTU code that programs use as the payload size of a packet. Between OpenRNIC processes packets are as
+/// large as the path allows; with real RoCEv2 peers they are as large as the programs agree on, based on this value:
+/// the largest MTU that every interface carries.
 fn active_mtu() -> u32 {
     if !settings().is_some_and(|settings| settings.real_roce_peers) {
         return IBV_MTU_4096;
@@ -164,14 +169,15 @@ fn active_mtu() -> u32 {
     least.clamp(IBV_MTU_256, IBV_MTU_4096)
 }
 
-/// Four lanes of 25 Gbit/s: what programs print as 100 Gbit/s. It is the order of what a good day brings.
+/// Link width code of four lanes, at 25 Gbit/s each, which programs print as 100 Gbit/s. This is the order of magnitude
+/// that is reached under good conditions.
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
 const LINK_UP: u8 = 5;
-/// The same in units of 100 Mbit/s.
+/// The same speed in units of 100 Mbit/s.
 pub(crate) const SPEED: u64 = 1_000;
 
-/// `ibv_get_device_list`.
+/// Implements `ibv_get_device_list`.
 ///
 /// # Safety
 /// `count` is null or may be written.
@@ -179,52 +185,53 @@ pub(crate) const SPEED: u64 = 1_000;
 pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
     let list = list_of(Device::get().pointer());
     if !count.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { *count = c_int::from(!list.is_null()) };
     }
     list
 }
 
-/// A list of one pointer, from the C library's allocator: there are programs that give it back with `free` (qperf).
+/// Returns a null-terminated list of one pointer, from the C library's allocator, because some programs release it with
+/// `free` (qperf).
 pub(crate) fn list_of<T>(only: *mut T) -> *mut *mut T {
-    // SAFETY: asks for room for two pointers.
+    // SAFETY: allocates zeroed space for two pointers.
     let list = unsafe { libc::calloc(2, size_of::<*mut T>()) }.cast::<*mut T>();
     if !list.is_null() {
-        // SAFETY: there is room for two; the second stays null and ends the list.
+        // SAFETY: there is space for two pointers; the second stays null and terminates the list.
         unsafe { *list = only };
     }
     list
 }
 
-/// `ibv_free_device_list`.
+/// Implements `ibv_free_device_list`.
 ///
 /// # Safety
 /// `list` is null or from `ibv_get_device_list`, and not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
-    // SAFETY: it came from the C library's allocator, or is null.
+    // SAFETY: the pointer was allocated by the C library's allocator, or is null.
     unsafe { libc::free(list.cast()) };
 }
 
-/// `ibv_get_device_name`.
+/// Implements `ibv_get_device_name`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_get_device_name(_device: *mut ibv_device) -> *const c_char {
     Device::get().c.name.as_ptr()
 }
 
-/// `ibv_get_device_guid`, in network order.
+/// Implements `ibv_get_device_guid`; returns the GUID in network byte order.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_get_device_guid(_device: *mut ibv_device) -> u64 {
     Device::get().guid
 }
 
-/// `ibv_get_device_index`.
+/// Implements `ibv_get_device_index`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_get_device_index(_device: *mut ibv_device) -> c_int {
     0
 }
 
-/// The clock of time stamps, nanoseconds.
+/// Returns the time of the clock used for time stamps, in nanoseconds.
 pub(crate) fn time_stamp() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes a local variable.
@@ -232,31 +239,31 @@ pub(crate) fn time_stamp() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The `index`-th address of the port.
+/// Returns the address with number `index` in the GID table of the port.
 pub(crate) fn address(index: i64) -> Result<wire::Address> {
     let index = usize::try_from(index).map_err(|_| Errno::INVALID)?;
     wire::addresses().into_iter().nth(index).ok_or(Errno::INVALID)
 }
 
-/// `ibv_fork_init`: nothing is pinned, so that a fork harms nothing.
+/// Implements `ibv_fork_init`: a no-op, because no memory is pinned and a fork therefore does no harm.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_fork_init() -> c_int {
     0
 }
 
-/// `ibv_is_fork_initialized`.
+/// Implements `ibv_is_fork_initialized`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_is_fork_initialized() -> c_int {
     IBV_FORK_UNNEEDED
 }
 
-/// `ibv_dontfork_range`.
+/// Implements `ibv_dontfork_range`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_dontfork_range(_base: *mut c_void, _size: usize) -> c_int {
     0
 }
 
-/// `ibv_dofork_range`.
+/// Implements `ibv_dofork_range`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_dofork_range(_base: *mut c_void, _size: usize) -> c_int {
     0

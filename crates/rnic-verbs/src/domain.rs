@@ -1,8 +1,8 @@
 //! Thread domains and parent domains.
 //!
-//! A parent domain is another name of a protection domain: objects made with it belong to that one. The hints that it
-//! brings are taken and need nothing: one lock guards a device whichever thread calls, and queues lie in the engine, so
-//! there is no memory of an object that a program's allocator could provide.
+//! A parent domain is another name for a protection domain: objects created with it belong to the underlying protection
+//! domain. Its hints are accepted and need no action: one lock guards a device for all threads, and queues are stored
+//! inside the engine, so there is no memory of an object that a program's allocator could provide.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,12 +12,12 @@ use crate::context::Context;
 use crate::errno::{Errno, Result, number, pointer};
 use crate::object::{Parent, PdObject, TdObject};
 
-/// What `ibv_alloc_td` calls.
+/// Implements `ibv_alloc_td`.
 ///
 /// # Safety
 /// `context` is open, `attr` may be read.
 pub(crate) unsafe extern "C" fn alloc_td(context: *mut ibv_context, attr: *mut ibv_td_init_attr) -> *mut ibv_td {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let mask = unsafe { (*attr).comp_mask };
     // SAFETY: as above.
     let entered = unsafe { Context::of(context) }.shared.enter();
@@ -29,19 +29,19 @@ pub(crate) unsafe extern "C" fn alloc_td(context: *mut ibv_context, attr: *mut i
     }))
 }
 
-/// What `ibv_dealloc_td` calls.
+/// Implements `ibv_dealloc_td`.
 ///
 /// # Safety
-/// `td` is a living thread domain, and not used again if this succeeds.
+/// `td` is a valid thread domain, and not used again if this succeeds.
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, object) = unsafe { (Context::of((*td).context), td.cast::<TdObject>()) };
     number(context.shared.enter().and_then(|_core| {
         // SAFETY: as above.
         if unsafe { (*object).users.load(Ordering::Relaxed) } > 0 {
             return Err(Errno::BUSY);
         }
-        // SAFETY: `alloc_td` made a box of it, and the caller gives it up.
+        // SAFETY: `alloc_td` allocated it as a `Box`, and the caller gives up ownership.
         drop(unsafe { Box::from_raw(object) });
         Ok(())
     }))
@@ -57,7 +57,7 @@ fn create(context: *mut ibv_context, attr: &ibv_parent_domain_init_attr) -> Resu
     if attr.comp_mask & !known != 0 {
         return Err(Errno::UNSUPPORTED);
     }
-    // SAFETY: a program hands over contexts and domains that it has made.
+    // SAFETY: programs pass contexts and domains that they have created.
     let (context_of_pd, handle) = unsafe { ((*attr.pd).context, (*attr.pd).handle) };
     // SAFETY: as above.
     let is_elsewhere = context_of_pd != context || (!attr.td.is_null() && unsafe { (*attr.td).context } != context);
@@ -70,14 +70,14 @@ fn create(context: *mut ibv_context, attr: &ibv_parent_domain_init_attr) -> Resu
     Ok(PdObject::make(context, handle, Some(parent)))
 }
 
-/// What `ibv_alloc_parent_domain` calls.
+/// Implements `ibv_alloc_parent_domain`.
 ///
 /// # Safety
-/// `context` is open, `attr` may be read and names living objects.
+/// `context` is open, `attr` may be read and refers to valid objects.
 pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     pointer(create(context, unsafe { &*attr }))
 }

@@ -17,22 +17,22 @@ impl Errno {
     pub(crate) const NO_MEMORY: Self = Self(libc::ENOMEM);
     pub(crate) const BUSY: Self = Self(libc::EBUSY);
     pub(crate) const UNSUPPORTED: Self = Self(libc::EOPNOTSUPP);
-    /// A child process calls into what its parent has opened.
+    /// Returned when a child process uses an object that its parent has opened.
     pub(crate) const FORKED: Self = Self(libc::EPERM);
 
-    /// Leaves the number in `errno`.
+    /// Stores the number in `errno`.
     pub(crate) fn set(self) {
         // SAFETY: the thread's own `errno` may always be written.
         unsafe { *libc::__errno_location() = self.0 };
     }
 
-    /// What the last system call left.
+    /// Returns the `errno` of the last system call.
     pub(crate) fn last() -> Self {
         Self(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
     }
 }
 
-/// For functions that answer with an error number.
+/// Converts a result for C functions that return an error number.
 pub(crate) fn number(result: Result<()>) -> c_int {
     match result {
         Ok(()) => 0,
@@ -43,7 +43,7 @@ pub(crate) fn number(result: Result<()>) -> c_int {
     }
 }
 
-/// For functions that answer with a pointer, or null and `errno`.
+/// Converts a result for C functions that return a pointer, or null and set `errno`.
 pub(crate) fn pointer<T>(result: Result<*mut T>) -> *mut T {
     result.unwrap_or_else(|errno| {
         errno.set();
@@ -51,7 +51,7 @@ pub(crate) fn pointer<T>(result: Result<*mut T>) -> *mut T {
     })
 }
 
-/// For functions that answer with -1 and `errno`.
+/// Converts a result for C functions that return -1 and set `errno`.
 pub(crate) fn minus_one(result: Result<()>) -> c_int {
     match result {
         Ok(()) => 0,

@@ -1,7 +1,7 @@
 //! Queues of events behind a file descriptor that programs poll.
 //!
-//! The descriptor counts the events that wait: it is readable exactly as long as there are some, which is what programs
-//! that mix it into their own event loop rely on.
+//! The descriptor counts the waiting events: it is readable exactly while there are some. Programs that add it to their
+//! own event loop rely on this.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -12,12 +12,13 @@ use crate::cancel::{Uncancelled, read_cancellably};
 use crate::errno::{Errno, Result};
 use crate::heap::Busy;
 
-/// Takes a lock. Nothing that panics is called with one held, and if it were, the process would end at the C boundary.
+/// Takes a lock and ignores poisoning. No code that can panic runs with one held, and a panic would end the process at
+/// the C boundary anyway.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Events that wait to be fetched.
+/// A queue of events that wait to be fetched by the program.
 #[derive(Debug)]
 pub(crate) struct EventQueue<T> {
     fd: OwnedFd,
@@ -26,12 +27,12 @@ pub(crate) struct EventQueue<T> {
 
 impl<T> EventQueue<T> {
     pub(crate) fn new() -> Result<Self> {
-        // SAFETY: makes a new descriptor.
+        // SAFETY: creates a new descriptor.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE) };
         if fd < 0 {
             return Err(Errno::last());
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { fd, waiting: Mutex::new(VecDeque::new()) })
     }
@@ -42,18 +43,18 @@ impl<T> EventQueue<T> {
 
     /// Adds an event.
     pub(crate) fn push(&self, event: T) {
-        // The signal handler delivers events too: it must not find the lock taken by the thread that it interrupts.
+        // The signal handler delivers events too: it must not find the lock held by the thread that it interrupts.
         let _busy = Busy::begin();
         let _uncancelled = Uncancelled::begin();
         lock(&self.waiting).push_back(event);
         let one = 1u64;
-        // SAFETY: writes eight bytes of a local variable. It can only fail when 2^64 events wait.
+        // SAFETY: writes eight bytes of a local variable. It fails only when 2^64 events wait.
         unsafe { libc::write(self.fd(), (&raw const one).cast(), size_of::<u64>()) };
     }
 
-    /// Takes the oldest event; waits for one unless the program has made the descriptor non-blocking. `fetched` notes
-    /// that it is on its way to the program, before [`EventQueue::forget`] can look again: who destroys the event's
-    /// object finds either the event here or that note.
+    /// Pops the oldest event; waits for one unless the program has made the descriptor non-blocking. `fetched` is
+    /// called under the queue's lock to record that the event is on its way to the program, so that code that destroys
+    /// the event's object, which calls [`EventQueue::forget`], finds either the event in the queue or that record.
     pub(crate) fn pop(&self, fetched: impl FnOnce(&T)) -> Result<T> {
         loop {
             let mut count = 0u64;
@@ -61,7 +62,7 @@ impl<T> EventQueue<T> {
                 return Err(Errno::last());
             }
             let _busy = Busy::begin();
-            // Empty when the event's object has been destroyed meanwhile.
+            // The queue is empty when the event's object has been destroyed meanwhile.
             let mut waiting = lock(&self.waiting);
             if let Some(event) = waiting.pop_front() {
                 fetched(&event);
@@ -70,7 +71,7 @@ impl<T> EventQueue<T> {
         }
     }
 
-    /// Forgets the events of an object that goes.
+    /// Removes the events of an object that is being destroyed.
     pub(crate) fn forget(&self, mut is_gone: impl FnMut(&T) -> bool) {
         let _busy = Busy::begin();
         let _uncancelled = Uncancelled::begin();
@@ -80,14 +81,15 @@ impl<T> EventQueue<T> {
         for _ in waiting.len()..before {
             let mut count = 0u64;
             let mut into = libc::iovec { iov_base: (&raw mut count).cast(), iov_len: size_of::<u64>() };
-            // SAFETY: reads eight bytes into a local variable. It does not wait: another thread may just take the last
-            // count, and finds no event for it.
+            // SAFETY: reads eight bytes into a local variable. It does not block, because another thread may have just
+            // consumed the last count; that thread then finds no event for it.
             unsafe { libc::preadv2(self.fd(), &raw mut into, 1, -1, libc::RWF_NOWAIT) };
         }
     }
 }
 
-/// Events of an object that the program has fetched and not acknowledged. The object cannot go before.
+/// Number of events of an object that the program has fetched and not yet acknowledged. The object cannot be destroyed
+/// while there are any.
 #[derive(Debug, Default)]
 pub(crate) struct Unacknowledged {
     count: Mutex<u32>,
@@ -105,7 +107,7 @@ impl Unacknowledged {
         self.changed.notify_all();
     }
 
-    /// Waits until everything is acknowledged.
+    /// Waits until all fetched events are acknowledged.
     pub(crate) fn wait(&self) {
         let mut left = lock(&self.count);
         while *left > 0 {

@@ -1,8 +1,8 @@
-//! Files as the kernel tells them apart.
+//! Identity of files, as the kernel distinguishes them.
 
 use std::ffi::c_int;
 
-/// Which file a descriptor is of.
+/// Identity of the file that a descriptor refers to: device and inode number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct File {
     device: u64,
@@ -10,11 +10,11 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Returns the file that `fd` is open on; `None` when `fd` is no open descriptor.
+    /// Returns the file that `fd` refers to; `None` when `fd` is not an open descriptor.
     pub(crate) fn of(fd: c_int) -> Option<Self> {
-        // SAFETY: zeros are a legal value, and `fstat` writes into it.
+        // SAFETY: all zeros is a valid value, and `fstat` writes into it.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: as above; a descriptor that is none is refused.
+        // SAFETY: as above; the call fails for an invalid descriptor.
         (unsafe { libc::fstat(fd, &raw mut stat) } == 0).then_some(Self { device: stat.st_dev, inode: stat.st_ino })
     }
 }

@@ -1,15 +1,15 @@
-//! What a child process may do with what its parent has opened: nothing.
+//! Use of a parent's objects by a child process after a fork: refused.
 //!
-//! A child has a copy of the tables and shares the sockets. If it used them, both would answer for the same queue
-//! pairs. So every context remembers the process it was opened in, and refuses another one. A child may open the device
-//! anew.
+//! A child has a copy of the tables and shares the sockets. If it used them, both processes would act for the same
+//! queue pairs. Every context therefore stores the process in which it was opened, and returns an error in any other
+//! process. A child may open the device anew.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::progress;
 
-/// Counts forks on the way from the first process to this one.
+/// Number of forks between the first process and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 static WATCH: Once = Once::new();
@@ -19,28 +19,28 @@ extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A process, as far as forks are concerned.
+/// Identity of a process, by the number of forks that led to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Process(u32);
 
 impl Process {
-    /// The one that calls.
+    /// Returns the identity of the calling process.
     #[inline]
     pub(crate) fn current() -> Self {
         Self(GENERATION.load(Ordering::Relaxed))
     }
 
-    /// Whether this is the one that calls.
+    /// Returns whether this is the calling process.
     #[inline]
     pub(crate) fn is_current(self) -> bool {
         self == Self::current()
     }
 }
 
-/// Begins to count forks.
+/// Installs the fork handler that counts forks.
 pub(crate) fn watch() {
     WATCH.call_once(|| {
-        // SAFETY: the handler only changes atomic numbers and a word of the thread, which is allowed after a fork.
+        // SAFETY: the handler only changes atomic numbers and thread-local state, which is allowed after a fork.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
 }

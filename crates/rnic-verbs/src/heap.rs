@@ -1,10 +1,10 @@
 //! The library's own memory allocator.
 //!
-//! The signal handler of [`crate::progress`] runs the engine in the middle of whatever the program did, which may have
-//! been `malloc`: calling the C library's allocator there would wait for a lock that the interrupted thread itself
-//! holds. So this library has an allocator of its own (mimalloc), and notes for each thread whether it is inside of it,
-//! or holds one of the small locks that the handler would need. The handler does nothing in a thread that is; the next
-//! call or the progress thread does it instead.
+//! The signal handler of [`crate::progress`] runs the engine at an arbitrary point of the program, possibly inside
+//! `malloc`: calling the C library's allocator there would wait for a lock that the interrupted thread itself holds.
+//! This library therefore has its own allocator (mimalloc), and records for each thread whether it is inside this
+//! allocator or holds one of the small locks that the handler would need. The handler does nothing on such a thread;
+//! the next call or the progress thread does the work instead.
 
 #[cfg(feature = "shared-object")]
 use std::alloc::{GlobalAlloc, Layout};
@@ -15,27 +15,28 @@ use std::sync::atomic::{Ordering, compiler_fence};
 #[cfg(feature = "shared-object")]
 use mimalloc::MiMalloc;
 
-/// mimalloc, and whether the calling thread is in it.
+/// Global allocator: mimalloc, with a per-thread count of active calls into it.
 #[cfg(feature = "shared-object")]
 #[derive(Debug)]
 pub(crate) struct Heap;
 
 thread_local! {
-    // Without a destructor, so that a signal handler may read it.
+    // `const` and without a destructor, so that a signal handler may read it.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether the calling thread is inside of the allocator.
+/// Returns whether the calling thread is inside the allocator or holds a lock that the signal handler would need.
 pub(crate) fn is_busy() -> bool {
     DEPTH.get() > 0
 }
 
-/// Makes sure that the calling thread has what the allocator and the handler need, before a handler does.
+/// Initializes the state of the calling thread that the allocator and the signal handler need, before a handler runs on
+/// it.
 pub(crate) fn prepare_thread() {
     drop(Box::new(is_busy()));
 }
 
-/// While it lives, no handler does anything on the thread that made it.
+/// Makes the signal handler do nothing on the thread that created it, while it exists.
 #[derive(Debug)]
 pub(crate) struct Busy(PhantomData<*const ()>);
 
@@ -43,7 +44,8 @@ impl Busy {
     #[inline]
     pub(crate) fn begin() -> Self {
         DEPTH.set(DEPTH.get() + 1);
-        // The compiler must not move the mark behind what it protects; a handler sees its own thread's order.
+        // The compiler must not move the accesses that it protects before this store; a compiler fence suffices,
+        // because a handler sees the stores of its own thread in program order.
         compiler_fence(Ordering::SeqCst);
         Self(PhantomData)
     }
@@ -65,29 +67,29 @@ fn inside<T>(act: impl FnOnce() -> T) -> T {
 }
 
 #[cfg(feature = "shared-object")]
-// SAFETY: every call is passed on unchanged to an allocator.
+// SAFETY: every call is forwarded unchanged to an allocator.
 unsafe impl GlobalAlloc for Heap {
-    // SAFETY: the allocator below is given what the caller promises.
+    // SAFETY: the caller's guarantees are passed on to the underlying allocator.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         inside(|| unsafe { MiMalloc.alloc(layout) })
     }
 
-    // SAFETY: the allocator below is given what the caller promises.
+    // SAFETY: the caller's guarantees are passed on to the underlying allocator.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         inside(|| unsafe { MiMalloc.alloc_zeroed(layout) })
     }
 
-    // SAFETY: the allocator below is given what the caller promises.
+    // SAFETY: the caller's guarantees are passed on to the underlying allocator.
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         inside(|| unsafe { MiMalloc.dealloc(pointer, layout) });
     }
 
-    // SAFETY: the allocator below is given what the caller promises.
+    // SAFETY: the caller's guarantees are passed on to the underlying allocator.
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         inside(|| unsafe { MiMalloc.realloc(pointer, layout, size) })
     }
 }

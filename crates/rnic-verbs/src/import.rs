@@ -1,8 +1,8 @@
-//! Imported devices, protection domains and memory regions: a second set of C objects for what is there already.
+//! Imported devices, protection domains and memory regions: additional C objects for existing ones.
 //!
-//! A device is imported by the descriptor that stands in `ibv_context::cmd_fd`, or a duplicate of it. With an adapter
-//! that works from any process that was given it, because the kernel has the objects. Here they are the process's that
-//! has opened the device, so others are refused.
+//! A device is imported by the descriptor stored in `ibv_context::cmd_fd`, or a duplicate of it. With a hardware
+//! adapter this works from any process that received the descriptor, because the kernel holds the objects. Here they
+//! belong to the process that has opened the device, so other processes are refused.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -14,23 +14,23 @@ use crate::errno::{Errno, pointer};
 use crate::object::{MrObject, PdObject};
 use crate::{open, opened};
 
-/// `ibv_import_device`: takes the descriptor over when it succeeds.
+/// Implements `ibv_import_device`: takes ownership of the descriptor when it succeeds.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_import_device(fd: c_int) -> *mut ibv_context {
     pointer(opened::find(fd).and_then(|shared| {
         drop(shared.enter()?);
-        // SAFETY: the program gives the descriptor up, as the call demands.
+        // SAFETY: the program gives up ownership of the descriptor, as the call requires.
         Ok(open::import(unsafe { OwnedFd::from_raw_fd(fd) }, shared))
     }))
 }
 
-/// `ibv_import_pd`.
+/// Implements `ibv_import_pd`.
 ///
 /// # Safety
 /// `context` is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, handle: u32) -> *mut ibv_pd {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let entered = unsafe { Context::of(context) }.shared.enter();
     pointer(entered.and_then(|core| {
         core.pds.get(handle).ok_or(Errno(libc::ENOENT))?;
@@ -38,23 +38,23 @@ pub unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, handle: u32) -
     }))
 }
 
-/// `ibv_unimport_pd`: the protection domain itself stays.
+/// Implements `ibv_unimport_pd`: the protection domain itself stays.
 ///
 /// # Safety
 /// `pd` is from `ibv_import_pd`, and not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
-    // SAFETY: `PdObject::make` made a box of it, and the caller gives it up.
+    // SAFETY: ``PdObject::make` allocated it as a `Box`, and the caller gives up ownership.
     drop(unsafe { Box::from_raw(pd.cast::<PdObject>()) });
 }
 
-/// `ibv_import_mr`: its address is null, for the memory is the exporter's to know.
+/// Implements `ibv_import_mr`: the address in the result is null, because only the exporter knows the memory.
 ///
 /// # Safety
-/// `pd` is a living protection domain.
+/// `pd` is a valid protection domain.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, domain) = unsafe { ((*pd).context, (*pd).handle) };
     // SAFETY: as above.
     let entered = unsafe { Context::of(context) }.shared.enter();
@@ -66,22 +66,22 @@ pub unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv
     }))
 }
 
-/// `ibv_unimport_mr`: the memory region itself stays.
+/// Implements `ibv_unimport_mr`: the memory region itself stays.
 ///
 /// # Safety
 /// `mr` is from `ibv_import_mr`, and not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
-    // SAFETY: `ibv_import_mr` made a box of it, and the caller gives it up.
+    // SAFETY: `ibv_import_mr` allocated it as a `Box`, and the caller gives up ownership.
     drop(unsafe { Box::from_raw(mr.cast::<MrObject>()) });
 }
 
-/// `ibv_import_dm`: there is no device memory.
+/// Implements `ibv_import_dm`: there is no device memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_import_dm(_context: *mut ibv_context, _handle: u32) -> *mut c_void {
     pointer(Err(Errno::UNSUPPORTED))
 }
 
-/// `ibv_unimport_dm`.
+/// Implements `ibv_unimport_dm`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_unimport_dm(_dm: *mut c_void) {}

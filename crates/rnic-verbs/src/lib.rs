@@ -1,4 +1,5 @@
-//! `libibverbs.so.1` and `librdmacm.so.1` without hardware: what an unmodified RDMA program is linked against.
+//! `libibverbs.so.1` and `librdmacm.so.1` without hardware: the libraries that an unmodified RDMA program is linked
+//! against.
 //!
 //! ```text
 //! ROOM     rnic-verbs (amber: change with a program that shows the difference)
@@ -10,9 +11,10 @@
 //! Proved by tests: header layout, the system library's symbols, calls through C, Debian's programs and hostile packets
 //! ```
 //!
-//! A program holds pointers to C structures. Each of them is the first part of a structure of ours (`object.rs`), whose
-//! `handle` finds the rest in the context's tables (`core.rs`), behind the context's one lock (`context.rs`). Calls
-//! stand above that, the table of them that a context is given (`operations.rs`) above the calls.
+//! A program holds pointers to C structures. Each C structure is the first part of a larger structure of this library
+//! (`object.rs`), whose `handle` is the index of the remaining state in the context's tables (`core.rs`), which are
+//! protected by the context's single lock (`context.rs`). The verbs calls are implemented on top of that; a context's
+//! function table (`operations.rs`) refers to the calls.
 
 #[allow(dead_code, non_camel_case_types, non_snake_case, reason = "it has what the C header has, under the same names")]
 mod abi;

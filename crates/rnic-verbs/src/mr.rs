@@ -17,13 +17,13 @@ use crate::odp;
 
 pub(crate) use pages::PAGE;
 
-/// `ibv_alloc_pd`.
+/// Implements `ibv_alloc_pd`.
 ///
 /// # Safety
 /// `context` is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let guard = unsafe { Context::of(context) }.shared.enter();
     pointer(guard.and_then(|mut core| {
         let id = core.nic.verbs().create_pd()?;
@@ -32,17 +32,17 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd 
     }))
 }
 
-/// `ibv_dealloc_pd`.
+/// Implements `ibv_dealloc_pd`.
 ///
 /// # Safety
 /// `pd` is from `ibv_alloc_pd`, and not used again if this succeeds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*pd).context), (*pd).handle) };
     let object = pd.cast::<PdObject>();
     number(context.shared.enter().and_then(|mut core| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (parents, is_parent) = unsafe { ((*object).parents.load(Ordering::Relaxed), (*object).parent.is_some()) };
         if parents > 0 {
             return Err(Errno::BUSY);
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
             core.nic.verbs().destroy_pd(id)?;
             core.pds.remove(handle);
         }
-        // SAFETY: `PdObject::make` made a box of it, and the caller gives it up.
+        // SAFETY: ``PdObject::make` allocated it as a `Box`, and the caller gives up ownership.
         let object = unsafe { Box::from_raw(object) };
         if let Some(parent) = object.parent {
             parent.end();
@@ -65,18 +65,18 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     }))
 }
 
-/// The engine's name of a protection domain.
+/// Returns the engine's identifier of a protection domain.
 pub(crate) fn pd_id(core: &Core, handle: u32) -> Result<PdId> {
     core.pds.get(handle).map(|pd| pd.id).ok_or(Errno::INVALID)
 }
 
-/// What `flags` grant.
+/// Returns the access rights that `flags` grant.
 ///
 /// # Errors
-/// When they contradict each other, or ask for what there is not.
+/// When the flags contradict each other, or request rights that are not supported.
 pub(crate) fn access(flags: u32) -> Result<Access> {
     if flags & IBV_ACCESS_FLUSH_PERSISTENT != 0 {
-        // Nobody can say here of which memory that would be true.
+        // Unsupported, because persistence cannot be guaranteed for any memory here.
         return Err(Errno::UNSUPPORTED);
     }
     if flags & !ACCESS_FLAGS != 0 {
@@ -99,7 +99,7 @@ pub(crate) fn access(flags: u32) -> Result<Access> {
 const WRITING_FLAGS: u32 =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
 
-/// Flags that there are.
+/// Access flags that are defined.
 pub(crate) const ACCESS_FLAGS: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_WRITE
     | IBV_ACCESS_REMOTE_READ
@@ -109,13 +109,13 @@ pub(crate) const ACCESS_FLAGS: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_ON_DEMAND
     | IBV_ACCESS_HUGETLB
     | IBV_ACCESS_FLUSH_GLOBAL
-    // Hints: they may be ignored.
+    // Hints, which may be ignored.
     | IBV_ACCESS_OPTIONAL_RANGE;
 
-/// Flags that a queue pair may be given: it may permit what no region grants.
+/// Flags that a queue pair accepts: a queue pair may permit rights that no region grants.
 pub(crate) const QP_ACCESS_FLAGS: u32 = ACCESS_FLAGS | IBV_ACCESS_FLUSH_PERSISTENT;
 
-/// What `flags` let peers do.
+/// Returns the rights that `flags` grant to peers.
 pub(crate) fn remote_rights(flags: u32) -> Access {
     let mut access = Access::empty();
     for (flag, right) in [
@@ -127,14 +127,14 @@ pub(crate) fn remote_rights(flags: u32) -> Access {
             access |= right;
         }
     }
-    // Whoever knows a key may give it up with a Send that invalidates it.
+    // A peer that knows a key may invalidate it by a Send with Invalidate.
     if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC) {
         access |= Access::REMOTE_INVALIDATE;
     }
     access
 }
 
-/// What a region is registered with.
+/// Parameters of a memory registration.
 #[derive(Clone, Copy)]
 struct Wanted {
     start: usize,
@@ -144,7 +144,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Checks it; answers the memory, the address that it is named by, and the rights.
+    /// Checks the parameters; returns the memory, the address by which requests refer to it (IOVA), and the rights.
     fn check(&self) -> Result<(NonNull<u8>, u64, Access)> {
         let access = access(self.flags)?;
         let remote_changes = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
@@ -156,7 +156,7 @@ impl Wanted {
         if self.len == 0 {
             return Err(Errno::INVALID);
         }
-        // What is paged on demand may come later.
+        // Memory that is paged on demand may be mapped later.
         if self.flags & IBV_ACCESS_ON_DEMAND == 0 {
             pages::check(self.start, self.len, self.flags & WRITING_FLAGS != 0)?;
         }
@@ -167,20 +167,20 @@ impl Wanted {
 fn register(core: &mut Core, pd: u32, wanted: &Wanted) -> Result<Mr> {
     let id = pd_id(core, pd)?;
     if odp::is_implicit(wanted.start, wanted.len, wanted.flags)? {
-        // SAFETY: a program that registers all its memory promises for all of it what it promises for a part.
+        // SAFETY: a program that registers all its memory gives the guarantees of a registration for all of it.
         let region = unsafe { core.nic.verbs().register_everything(id, access(wanted.flags)?) }?;
         let start = region.addr() as usize;
         return Ok(Mr { region, pd, start, access: wanted.flags });
     }
     let (start, iova, access) = wanted.check()?;
-    // SAFETY: that it is there has just been checked; until it is deregistered a program keeps it, as verbs demands, or
-    // has nothing else there that it would mind.
+    // SAFETY: the memory has just been checked to be mapped; the program keeps it mapped until deregistration, as verbs
+    // require, or has nothing at these addresses for which an access would matter.
     let region = unsafe { core.nic.verbs().register_raw(id, start, wanted.len, iova, access) }?;
     Ok(Mr { region, pd, start: wanted.start, access: wanted.flags })
 }
 
 fn reg_mr(pd: *mut ibv_pd, wanted: Wanted) -> Result<*mut ibv_mr> {
-    // SAFETY: a program hands over protection domains that it has made.
+    // SAFETY: programs pass protection domains that they have created.
     let (context, pd_handle) = unsafe { ((*pd).context, (*pd).handle) };
     // SAFETY: as above.
     let mut core = unsafe { Context::of(context) }.shared.enter()?;
@@ -191,13 +191,13 @@ fn reg_mr(pd: *mut ibv_pd, wanted: Wanted) -> Result<*mut ibv_mr> {
     Ok(Box::into_raw(Box::new(MrObject { c })).cast())
 }
 
-/// `ibv_reg_mr`.
+/// Implements `ibv_reg_mr`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr {
     ibv_reg_mr_iova2(pd, addr, length, addr as u64, access as u32)
 }
 
-/// `ibv_reg_mr_iova`.
+/// Implements `ibv_reg_mr_iova`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_reg_mr_iova(
     pd: *mut ibv_pd,
@@ -209,7 +209,7 @@ pub extern "C" fn ibv_reg_mr_iova(
     ibv_reg_mr_iova2(pd, addr, length, iova, access as u32)
 }
 
-/// `ibv_reg_mr_iova2`.
+/// Implements `ibv_reg_mr_iova2`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_reg_mr_iova2(
     pd: *mut ibv_pd,
@@ -221,7 +221,7 @@ pub extern "C" fn ibv_reg_mr_iova2(
     pointer(reg_mr(pd, Wanted { start: addr as usize, len: length, iova, flags: access }))
 }
 
-/// `ibv_reg_dmabuf_mr`: there is no device that could reach such a buffer.
+/// Implements `ibv_reg_dmabuf_mr`: not supported, because there is no device that could access such a buffer.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_reg_dmabuf_mr(
     _pd: *mut ibv_pd,
@@ -234,10 +234,10 @@ pub extern "C" fn ibv_reg_dmabuf_mr(
     pointer(Err(Errno::UNSUPPORTED))
 }
 
-/// `ibv_rereg_mr`: answers 0 or a negative number of its own enumeration, with `errno` set.
+/// Implements `ibv_rereg_mr`: returns 0 or a negative value of its own enumeration, with `errno` set.
 ///
 /// # Safety
-/// `mr` is a living region, `pd` a living protection domain if `flags` name it.
+/// `mr` is a valid region, `pd` a valid protection domain if `flags` include a change of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
@@ -256,11 +256,11 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         Errno::INVALID.set();
         return IBV_REREG_MR_ERR_INPUT;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (mr, context) = unsafe { (&mut *mr, Context::of((*mr).context)) };
     let changed = context.shared.enter().and_then(|mut core| {
         let old = core.mrs.get(mr.handle).ok_or(Errno::INVALID)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let domain = if changes(IBV_REREG_MR_CHANGE_PD) { unsafe { (*pd).handle } } else { old.pd };
         let id = pd_id(&core, domain)?;
         let mut wanted = Wanted { start: old.start, len: old.region.len(), iova: old.region.addr(), flags: old.access };
@@ -291,13 +291,13 @@ pub unsafe extern "C" fn ibv_rereg_mr(
     }
 }
 
-/// `ibv_dereg_mr`.
+/// Implements `ibv_dereg_mr`.
 ///
 /// # Safety
-/// `mr` is a living region, and not used again if this succeeds.
+/// `mr` is a valid region, and not used again if this succeeds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*mr).context), (*mr).handle) };
     number(context.shared.enter().and_then(|mut core| {
         if core.mrs.get(handle).is_some_and(|known| core.nic.has_windows(&known.region)) {
@@ -305,7 +305,7 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         }
         let known = core.mrs.remove(handle).ok_or(Errno::INVALID)?;
         core.nic.verbs().deregister(known.region);
-        // SAFETY: registering made a box of it, and the caller gives it up.
+        // SAFETY: the registration allocated it as a `Box`, and the caller gives up ownership.
         drop(unsafe { Box::from_raw(mr.cast::<MrObject>()) });
         Ok(())
     }))

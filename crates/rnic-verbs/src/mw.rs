@@ -12,12 +12,12 @@ use crate::mr::{pd_id, remote_rights};
 use crate::object::MwObject;
 use crate::request;
 
-/// What `ibv_alloc_mw` calls.
+/// Implements `ibv_alloc_mw`.
 ///
 /// # Safety
-/// `pd` is a living protection domain.
+/// `pd` is a valid protection domain.
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv_mw {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, domain) = unsafe { ((*pd).context, (*pd).handle) };
     // SAFETY: as above.
     let entered = unsafe { Context::of(context) }.shared.enter();
@@ -33,27 +33,27 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv
     }))
 }
 
-/// What `ibv_dealloc_mw` calls: what the window granted ends with it.
+/// Implements `ibv_dealloc_mw`: the access that the window granted ends with it.
 ///
 /// # Safety
-/// `mw` is a living window, and not used again if this succeeds.
+/// `mw` is a valid window, and not used again if this succeeds.
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, rkey) = unsafe { (Context::of((*mw).context), (*mw).rkey) };
     number(context.shared.enter().and_then(|mut core| {
         core.nic.verbs().free_window(Key(rkey))?;
-        // SAFETY: `alloc_mw` made a box of it, and the caller gives it up.
+        // SAFETY: `alloc_mw` allocated it as a `Box`, and the caller gives up ownership.
         drop(unsafe { Box::from_raw(mw.cast::<MwObject>()) });
         Ok(())
     }))
 }
 
-/// The operation that binds `mw`, under the key `rkey`.
+/// Returns the operation that binds `mw` with the key `rkey`.
 ///
 /// # Safety
-/// `mw` is a living window, the region that `info` names is living or null.
+/// `mw` is a valid window, the region in `info` is valid or null.
 pub(crate) unsafe fn binding(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Result<SendOp> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (kind, own) = match unsafe { mw.as_ref() } {
         Some(mw) => (mw.kind, mw.rkey),
         None => return Err(Errno::INVALID),
@@ -61,7 +61,7 @@ pub(crate) unsafe fn binding(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info
     // SAFETY: as above.
     let region = unsafe { info.mr.as_ref() };
     let rights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-    // The kernel leaves local rights out of account, and so do programs.
+    // Local access rights are accepted and ignored, as by the kernel and as programs expect.
     let known = rights | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE;
     let is_other = (own ^ rkey) & !0xff != 0;
     let lacks_region = region.is_none() && (info.length > 0 || kind != IBV_MW_TYPE_1);
@@ -78,12 +78,12 @@ pub(crate) unsafe fn binding(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info
     }))
 }
 
-/// What `ibv_bind_mw` calls, which is for windows of type 1: their next key follows from the present one.
+/// Implements `ibv_bind_mw`, for memory windows of type 1: their next key is derived from the current one.
 ///
 /// # Safety
-/// `qp`, `mw` and the region are living, `bind` may be read.
+/// `qp`, `mw` and the region are valid, `bind` may be read.
 pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: *mut ibv_mw_bind) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, handle, bind) = unsafe { (Context::of((*qp).context), (*qp).handle, &*bind) };
     // SAFETY: as above.
     let rkey = unsafe { (*mw).rkey };
@@ -94,7 +94,7 @@ pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: 
         let flags = request::flags(bind.send_flags);
         core.post_send(handle, &SendRequest { wr_id: bind.wr_id, op, sges: &[], flags }, 0)?;
         core.leave();
-        // SAFETY: as above; the program reads it when the call has come back.
+        // SAFETY: as above; the program reads the field after the call has returned.
         unsafe { ptr::write(&raw mut (*mw).rkey, next) };
         Ok(())
     }))

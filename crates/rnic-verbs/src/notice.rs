@@ -1,12 +1,12 @@
-//! What a NIC has to tell the people who run the program.
+//! Notices of a NIC to the users of the program.
 
 use std::mem::{Discriminant, discriminant};
 use std::sync::{Mutex, PoisonError};
 
 use rnic_host::{Notice, complain};
 
-/// Says a notice of a NIC on standard error: each kind once in a process, however many devices it opens, as paths that
-/// change would fill the screen.
+/// Prints a notice of a NIC on standard error: each type once in a process, for all devices that it opens together,
+/// because frequent path changes would otherwise fill the screen.
 #[cold]
 pub(crate) fn tell(notice: &Notice) {
     static TOLD: Mutex<Told> = Mutex::new(Told(Vec::new()));
@@ -15,7 +15,7 @@ pub(crate) fn tell(notice: &Notice) {
     }
 }
 
-/// Kinds of notices that have been said.
+/// Types of notices that have been printed.
 #[derive(Debug)]
 struct Told(Vec<Discriminant<Notice>>);
 

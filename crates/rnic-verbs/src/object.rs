@@ -1,4 +1,4 @@
-//! What C pointers lead to: a C structure first, ours behind it.
+//! Objects behind C pointers: a C structure as the first field, followed by the library's own state.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -8,7 +8,8 @@ use crate::abi::*;
 use crate::event::{EventQueue, Unacknowledged};
 use crate::request::Builder;
 
-/// A pointer to an object, as a value that threads may hand around: it is only followed while the object lives.
+/// A pointer to an object, as a value that can be passed between threads: it is only dereferenced while the object
+/// exists.
 pub(crate) struct Ptr<T>(pub(crate) *mut T);
 
 impl<T> std::fmt::Debug for Ptr<T> {
@@ -31,21 +32,21 @@ impl<T> PartialEq for Ptr<T> {
     }
 }
 
-// SAFETY: the pointer is only a name; who follows it says why that is sound.
+// SAFETY: the pointer is only an identifier; code that dereferences it justifies that locally.
 unsafe impl<T> Send for Ptr<T> {}
 
 /// A protection domain.
 #[repr(C)]
 pub(crate) struct PdObject {
     pub(crate) c: ibv_pd,
-    /// Parent domains of it; changes under the context's lock.
+    /// Number of parent domains that refer to it; changes only under the context's lock.
     pub(crate) parents: AtomicU32,
-    /// Of a parent domain: what it stands for.
+    /// For a parent domain: the domains that it refers to.
     pub(crate) parent: Option<Parent>,
 }
 
 impl PdObject {
-    /// A new object for the domain `handle`.
+    /// Creates an object for the protection domain `handle`.
     pub(crate) fn make(context: *mut ibv_context, handle: u32, parent: Option<Parent>) -> *mut ibv_pd {
         Box::into_raw(Box::new(Self { c: ibv_pd { context, handle }, parents: AtomicU32::new(0), parent })).cast()
     }
@@ -55,11 +56,11 @@ impl PdObject {
 #[repr(C)]
 pub(crate) struct TdObject {
     pub(crate) c: ibv_td,
-    /// Parent domains with it; changes under the context's lock.
+    /// Number of parent domains that refer to it; changes only under the context's lock.
     pub(crate) users: AtomicU32,
 }
 
-/// What makes a domain a parent domain.
+/// The protection domain and thread domain that a parent domain refers to.
 #[derive(Debug)]
 pub(crate) struct Parent {
     pd: *mut ibv_pd,
@@ -67,9 +68,9 @@ pub(crate) struct Parent {
 }
 
 impl Parent {
-    /// Counts the parent domain as a user of both.
+    /// Registers the parent domain as a user of both.
     pub(crate) fn begin(pd: *mut ibv_pd, td: *mut ibv_td) -> Self {
-        // SAFETY: a program hands over domains that it has made; the counts are what keeps them alive from here on.
+        // SAFETY: programs pass domains that they have created; from here on the counts prevent their destruction.
         unsafe {
             (*pd.cast::<PdObject>()).parents.fetch_add(1, Ordering::Relaxed);
             if !td.is_null() {
@@ -79,9 +80,9 @@ impl Parent {
         Self { pd, td }
     }
 
-    /// The parent domain is gone.
+    /// Unregisters the parent domain from both when it is destroyed.
     pub(crate) fn end(self) {
-        // SAFETY: neither can have been given up: `begin` has counted this as a user.
+        // SAFETY: neither can have been freed, because `begin` has registered this parent domain as a user.
         unsafe {
             (*self.pd.cast::<PdObject>()).parents.fetch_sub(1, Ordering::Relaxed);
             if !self.td.is_null() {
@@ -120,12 +121,12 @@ pub(crate) struct ChannelObject {
 #[repr(C)]
 pub(crate) struct CqObject {
     pub(crate) c: ibv_cq_ex,
-    /// The completion that the functions behind `read_*` speak of; the one thread between `start_poll` and `end_poll`
-    /// uses it.
+    /// The completion that the `read_*` functions return fields of; used only by the one thread between `start_poll`
+    /// and `end_poll`.
     pub(crate) current: UnsafeCell<ibv_wc>,
-    /// Completion events.
+    /// Unacknowledged completion events.
     pub(crate) completions: Unacknowledged,
-    /// Asynchronous events.
+    /// Unacknowledged asynchronous events.
     pub(crate) events: Unacknowledged,
 }
 
@@ -140,13 +141,13 @@ pub(crate) struct SrqObject {
 #[repr(C)]
 pub(crate) struct QpObject {
     pub(crate) c: ibv_qp_ex,
-    /// Whether the program has asked for the functions behind `wr_*`.
+    /// True when the program has requested the `wr_*` functions.
     pub(crate) is_extended: bool,
     pub(crate) builder: Builder,
     pub(crate) events: Unacknowledged,
 }
 
-/// Where an asynchronous event belongs.
+/// The object that an asynchronous event concerns.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Element {
     Qp(Ptr<QpObject>),
@@ -155,7 +156,7 @@ pub(crate) enum Element {
 }
 
 impl Element {
-    /// As it stands in `struct ibv_async_event`.
+    /// Returns the value of `element` in `struct ibv_async_event`.
     pub(crate) fn pointer(self) -> *mut c_void {
         match self {
             Self::Qp(qp) => qp.0.cast(),
@@ -165,31 +166,32 @@ impl Element {
     }
 }
 
-/// Makes an accessor from the C pointer of an object to ours.
+/// Defines a function that converts the C pointer of an object to a reference to the library's structure.
 macro_rules! objects {
     ($($(#[$doc:meta])* $name:ident: $c:ty => $object:ty;)*) => { $(
         $(#[$doc])*
         ///
         /// # Safety
-        /// The pointer is one that this library has given out for an object that has not been destroyed.
+        /// The pointer was returned by this library for an object that has not been destroyed.
         #[inline]
         pub(crate) unsafe fn $name<'a>(pointer: *mut $c) -> &'a $object {
-            // SAFETY: the C structure is the first part of ours, by the caller's promise a living one. What changes in
-            // it while it lives is behind locks or cells, or a field of C that only programs read.
+            // SAFETY: the C structure is the first field of the library's structure, which is valid as guaranteed by
+            // the caller. Fields that change while it exists are behind locks or cells, or are C fields that only
+            // programs read.
             unsafe { &*pointer.cast() }
         }
     )* };
 }
 
 objects! {
-    /// The channel behind a C pointer.
+    /// Returns the channel behind a C pointer.
     channel: ibv_comp_channel => ChannelObject;
-    /// The completion queue behind a C pointer.
+    /// Returns the completion queue behind a C pointer.
     cq: ibv_cq => CqObject;
-    /// The queue pair behind a C pointer.
+    /// Returns the queue pair behind a C pointer.
     qp: ibv_qp => QpObject;
-    /// The queue pair behind a pointer to its extended form.
+    /// Returns the queue pair behind a pointer to its extended form.
     qp_ex: ibv_qp_ex => QpObject;
-    /// The completion queue behind a pointer to its extended form.
+    /// Returns the completion queue behind a pointer to its extended form.
     cq_ex: ibv_cq_ex => CqObject;
 }

@@ -1,6 +1,6 @@
-//! On-demand paging. Registered memory is reached by the processor, so every region is paged on demand by nature: what
-//! is not there yet comes when it is touched. A region that says so may be registered before there is memory, may cover
-//! all that a process has (*implicit*), and can be prefetched.
+//! On-demand paging. Registered memory is accessed by the processor, so every region is inherently paged on demand:
+//! missing pages are faulted in on access. A region registered with the on-demand flag may be registered before it is
+//! mapped, may cover all memory of a process (*implicit*), and can be prefetched.
 
 use std::ffi::{c_int, c_void};
 
@@ -9,13 +9,13 @@ use crate::context::Context;
 use crate::core::{Core, Mr};
 use crate::errno::{Errno, Result, number};
 
-/// What can be paged on demand.
+/// On-demand paging capabilities.
 pub(crate) const CAPABILITIES: ibv_odp_caps = ibv_odp_caps {
     general_caps: (IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT) as u64,
     per_transport_caps: [RELIABLE | PLACEMENT, UNRELIABLE, DATAGRAM],
 };
 
-/// The same for extended reliable connections.
+/// On-demand paging capabilities of extended reliable connections.
 pub(crate) const SHARED: u32 = RELIABLE;
 
 const DATAGRAM: u32 = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
@@ -23,10 +23,10 @@ const UNRELIABLE: u32 = DATAGRAM | IBV_ODP_SUPPORT_WRITE;
 const RELIABLE: u32 = UNRELIABLE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
 const PLACEMENT: u32 = IBV_ODP_SUPPORT_FLUSH | IBV_ODP_SUPPORT_ATOMIC_WRITE;
 
-/// Returns whether a registration asks for all memory of the process.
+/// Returns whether a registration requests all memory of the process.
 ///
 /// # Errors
-/// When it does, without paging on demand.
+/// When it does, without the on-demand flag.
 pub(crate) fn is_implicit(start: usize, len: usize, flags: u32) -> Result<bool> {
     let everything = start == 0 && len == usize::MAX;
     if everything && flags & IBV_ACCESS_ON_DEMAND == 0 {
@@ -35,13 +35,13 @@ pub(crate) fn is_implicit(start: usize, len: usize, flags: u32) -> Result<bool> 
     Ok(everything)
 }
 
-/// A stretch of the process's memory that shall be there.
+/// A range of the process's memory that is to be populated.
 struct Range {
     start: usize,
     len: usize,
 }
 
-/// The memory that an entry names.
+/// Returns the memory that a scatter/gather entry refers to.
 fn range_of(core: &Core, domain: u32, writes: bool, sge: &ibv_sge) -> Result<Range> {
     let is_named = |mr: &&Mr| mr.region.key().0 == sge.lkey;
     let mr = core.mrs.iter().find(is_named).ok_or(Errno(libc::ENOENT))?;
@@ -58,12 +58,12 @@ fn range_of(core: &Core, domain: u32, writes: bool, sge: &ibv_sge) -> Result<Ran
     Ok(Range { start: mr.start + offset, len: sge.length as usize })
 }
 
-/// Brings a range near. Older kernels know no advice that waits for it; there it comes with its first use.
+/// Populates a range. On older kernels, which have no populating advice, the pages are faulted in on first use.
 fn populate(range: &Range, advice: u32) -> Result<()> {
     const PAGE: usize = 4_096;
     let first = range.start & !(PAGE - 1);
     let len = range.start + range.len - first;
-    // SAFETY: neither advice changes what stands in memory, nor where there is any.
+    // SAFETY: these advice values change neither memory contents nor mappings.
     let advise = |advice: c_int| unsafe { libc::madvise(first as *mut c_void, len, advice) };
     let done = match advice {
         IBV_ADVISE_MR_ADVICE_PREFETCH => advise(libc::MADV_POPULATE_READ),
@@ -82,7 +82,7 @@ fn advise(pd: *mut ibv_pd, advice: u32, flags: u32, entries: &[ibv_sge]) -> Resu
     if !known.contains(&advice) || flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0 || entries.is_empty() {
         return Err(Errno::INVALID);
     }
-    // SAFETY: a program hands over protection domains that it has made.
+    // SAFETY: programs pass protection domains that they have created.
     let (context, domain) = unsafe { (Context::of((*pd).context), (*pd).handle) };
     let writes = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
     let core = context.shared.enter()?;
@@ -90,7 +90,8 @@ fn advise(pd: *mut ibv_pd, advice: u32, flags: u32, entries: &[ibv_sge]) -> Resu
     drop(core);
     for range in &ranges {
         let populated = populate(range, advice);
-        // Who does not wait for the pages does not hear of those that cannot come.
+        // Pages that cannot be populated are reported only with the flush flag, because without it the program does not
+        // wait for the pages.
         if flags & IBV_ADVISE_MR_FLAG_FLUSH != 0 {
             populated?;
         }
@@ -98,10 +99,10 @@ fn advise(pd: *mut ibv_pd, advice: u32, flags: u32, entries: &[ibv_sge]) -> Resu
     Ok(())
 }
 
-/// What `ibv_advise_mr` calls.
+/// Implements `ibv_advise_mr`.
 ///
 /// # Safety
-/// `pd` is a living protection domain, `entries` leads to `count` entries.
+/// `pd` is a valid protection domain, `entries` points to `count` entries.
 pub(crate) unsafe extern "C" fn advise_mr(
     pd: *mut ibv_pd,
     advice: u32,
@@ -112,7 +113,7 @@ pub(crate) unsafe extern "C" fn advise_mr(
     if entries.is_null() || count == 0 {
         return number(Err(Errno::INVALID));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let entries = unsafe { std::slice::from_raw_parts(entries, count as usize) };
     number(advise(pd, advice, flags, entries))
 }

@@ -1,4 +1,4 @@
-//! Opening and closing: a NIC of its own for a device, or another context of one that is open.
+//! Opening and closing of devices: either with a new NIC, or as another context of a device that is already open.
 
 use std::ffi::c_int;
 use std::os::fd::OwnedFd;
@@ -16,19 +16,19 @@ use crate::errno::{Errno, Result, pointer};
 use crate::operations::structure;
 use crate::{fork, opened, watch, wire};
 
-/// `ibv_open_device`.
+/// Implements `ibv_open_device`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_open_device(_device: *mut ibv_device) -> *mut ibv_context {
     pointer(open(Device::get()))
 }
 
-/// `ibv_close_device`.
+/// Implements `ibv_close_device`.
 ///
 /// # Safety
 /// `context` is from `ibv_open_device`, and not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { Context::close(context) };
     0
 }
@@ -64,13 +64,13 @@ fn open_new(device: &'static Device, settings: &Settings) -> Result<*mut ibv_con
     Ok(Context::make(structure(device), command, shared, observer))
 }
 
-/// Makes a second context of a device that is open. Asynchronous events of its objects come to whichever is asked
-/// first.
+/// Creates another context of an open device. The asynchronous events of its objects are delivered to the context that
+/// fetches first.
 pub(crate) fn import(command: OwnedFd, shared: Arc<Shared>) -> *mut ibv_context {
     Context::make(structure(Device::get()), command, shared, None)
 }
 
-/// The transports that are offered: the first, and those that will do where it is lacking.
+/// Returns the offered transports: the preferred one, and the fallbacks for peers that do not support it.
 fn transports(settings: &Settings) -> Result<(Transport, Vec<Transport>)> {
     let said = |error: &dyn std::fmt::Display| {
         complain(error);

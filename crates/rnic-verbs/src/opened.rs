@@ -1,4 +1,4 @@
-//! The devices that this process has open, by the descriptors that stand for them.
+//! The devices that this process has open, by the descriptors that represent them.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -10,31 +10,31 @@ use crate::context::Shared;
 use crate::errno::{Errno, Result};
 use crate::file::File;
 
-/// Each with the file of its command channel.
+/// The open devices, each with the file of its command channel.
 static OPEN: Mutex<Vec<(File, Weak<Shared>)>> = Mutex::new(Vec::new());
 
-/// The device as it was opened last, if it still is.
+/// The device that was opened last, if it is still open.
 static ONLY: Mutex<Weak<Shared>> = Mutex::new(Weak::new());
 
 fn open_devices() -> MutexGuard<'static, Vec<(File, Weak<Shared>)>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes the descriptor that stands for a device, and can be polled as programs expect of it.
+/// Creates the descriptor that represents a device and that can be polled as programs expect.
 ///
 /// # Errors
-/// When the process has no descriptor left.
+/// When the process has run out of descriptors.
 pub(crate) fn command_channel() -> Result<OwnedFd> {
-    // SAFETY: the name is a string of C.
+    // SAFETY: the name is a C string.
     let fd = unsafe { libc::memfd_create(c"rnic-uverbs".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         return Err(Errno::last());
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Enters the device: from now on it can be found by `command`, as long as somebody has it open.
+/// Registers the device: it can be found by `command` for as long as it is open.
 pub(crate) fn announce(command: &OwnedFd, shared: &Arc<Shared>) {
     *ONLY.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(shared);
     let mut open = open_devices();
@@ -44,10 +44,10 @@ pub(crate) fn announce(command: &OwnedFd, shared: &Arc<Shared>) {
     }
 }
 
-/// Returns the device that `fd` stands for.
+/// Returns the device that `fd` represents.
 ///
 /// # Errors
-/// When `fd` is no descriptor, or not of a device that this process has open.
+/// When `fd` is not a descriptor, or not one of a device that this process has open.
 pub(crate) fn find(fd: c_int) -> Result<Arc<Shared>> {
     let file = File::of(fd).ok_or(Errno(libc::EBADF))?;
     let found = open_devices().iter().find(|(known, _)| *known == file).and_then(|(_, shared)| shared.upgrade());
@@ -60,9 +60,9 @@ pub(crate) fn find(fd: c_int) -> Result<Arc<Shared>> {
     })
 }
 
-/// Returns the device that this process has open, when it can have no other: real RoCEv2 peers send to one port
-/// whatever a packet is for, and one socket hears that. Programs open the device again (perftest with `-R` does, for
-/// itself and through the connection manager) and get another context of it.
+/// Returns the device that this process has open, when there can be only one: real RoCEv2 peers send all packets to one
+/// port, which a single socket receives. Programs open the device again (perftest with `-R` does, for itself and
+/// through the connection manager) and get another context of the same device.
 pub(crate) fn only(settings: &Settings) -> Option<Arc<Shared>> {
     let known = settings.real_roce_peers.then(|| ONLY.lock().unwrap_or_else(PoisonError::into_inner).upgrade())?;
     known.filter(|shared| shared.is_of_this_process())

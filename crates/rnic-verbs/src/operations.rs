@@ -1,4 +1,4 @@
-//! The table of operations: what the inline functions of `<infiniband/verbs.h>` call.
+//! The function table of a context: the functions that the inline functions of `<infiniband/verbs.h>` call.
 
 use std::ptr;
 
@@ -6,7 +6,7 @@ use crate::abi::*;
 use crate::device::{COMPLETION_VECTORS, Device};
 use crate::{cq, domain, mw, odp, poll, post, qp, query, srq, xrc};
 
-/// Returns the C structure of a context of `device`, without descriptors as yet.
+/// Returns the C structure of a context of `device`, with the descriptors still unset.
 pub(crate) fn structure(device: &'static Device) -> verbs_context {
     // SAFETY: null pointers, absent functions and zeros are all valid for these fields.
     let mut c: verbs_context = unsafe { std::mem::zeroed() };

@@ -1,35 +1,37 @@
-//! The device's tree for the path shim (`shim/`), which answers the C library's calls on it.
+//! Interface of the device's sysfs tree for the path shim (`shim/`), which serves the C library's calls on paths in the
+//! tree.
 //!
-//! Two functions of C: what is at a path, and what is in a directory. `shim/shim.h` declares them, and the structure
-//! that the first one fills in.
+//! It consists of two C functions: one describes a path, the other lists a directory. `shim/shim.h` declares them, and
+//! the structure that the first one fills in.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong};
 
 use crate::tree::{Node, Place, Tree};
 
-/// What is at a path; `struct rnic_place` in C.
+/// Description of a path; `struct rnic_place` in C.
 #[repr(C)]
 pub struct RnicPlace {
     kind: c_int,
-    /// The error's number, when the path leads nowhere.
+    /// Error number, when the path cannot be resolved.
     error: c_int,
     major: c_uint,
     minor: c_uint,
     inode: c_ulong,
-    /// Bytes of `contents`.
+    /// Length of `contents` in bytes.
     len: usize,
-    /// The path without links and dots; ends with a zero.
+    /// The path without links and dots, terminated by a zero byte.
     path: [c_char; PATH_BYTES],
-    /// What is in a file, or where a link leads.
+    /// Contents of a file, or target of a link.
     contents: [c_char; CONTENTS_BYTES],
 }
 
-/// Room for a path. Those of the tree have 160 bytes at most; programs have small stacks.
+/// Buffer size for a path, in bytes. Paths of the tree have 160 bytes at most; the buffer stays small because programs
+/// may have small stacks.
 const PATH_BYTES: usize = 1_024;
-/// Room for what is in a file.
+/// Buffer size for the contents of a file, in bytes.
 const CONTENTS_BYTES: usize = 1_024;
 
-// Kinds of places; `shim/shim.h` has the same numbers.
+// Types of paths; `shim/shim.h` has the same numbers.
 const FOREIGN: c_int = 0;
 const OUTSIDE: c_int = 1;
 const DIRECTORY: c_int = 2;
@@ -38,7 +40,7 @@ const DEVICE: c_int = 4;
 const LINK: c_int = 5;
 const FAILED: c_int = 6;
 
-/// Copies as much of `text` as there is room for in front of a zero; answers how many bytes that are.
+/// Copies as much of `text` as fits before a terminating zero byte; returns the number of bytes copied.
 fn put(into: &mut [c_char], text: &str) -> usize {
     let len = text.len().min(into.len() - 1);
     for (slot, byte) in into.iter_mut().zip(text.as_bytes()[..len].iter().chain(&[0])) {
@@ -47,7 +49,7 @@ fn put(into: &mut [c_char], text: &str) -> usize {
     len
 }
 
-/// A number for a node: FNV-1a of its path. The kernel's are small.
+/// Returns an inode number for a node: FNV-1a of its path, with a high bit set because the kernel's numbers are small.
 fn inode(path: &str) -> c_ulong {
     let hash = path
         .bytes()
@@ -92,13 +94,14 @@ fn describe(place: &Place<'_>, into: &mut RnicPlace) {
     };
 }
 
-/// Says what is at `path`, which begins at the root; a link in the last place is followed if `follows` is not 0.
+/// Describes the absolute path `path`; if its last component is a link, the link is followed if `follows` is not 0.
 ///
 /// # Safety
 /// `path` is a C string, `into` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rnic_look(path: *const c_char, follows: c_int, into: *mut RnicPlace) {
-    // SAFETY: the caller's promise. Zeros are a place: a foreign one. Of long arrays only the first byte matters.
+    // SAFETY: guaranteed by the caller. All zeros is a valid value, a path outside the tree. Only the first byte of the
+    // long arrays needs to be initialized.
     let (path, into) = unsafe {
         (&raw mut (*into).kind).write_bytes(0, 1);
         (&raw mut (*into).error).write_bytes(0, 1);
@@ -116,15 +119,15 @@ pub unsafe extern "C" fn rnic_look(path: *const c_char, follows: c_int, into: *m
     }
 }
 
-/// Lists the names that the tree has in the directory `path`, which has no links or dots: each is a letter (`d`, `f`,
-/// `l`, `c`) and a C string. Answers how many bytes that are, of which `capacity` are written at most; -1 when it has
-/// none.
+/// Lists the names that the tree has in the directory `path`, which contains no links or dots: each entry is a type
+/// letter (`d`, `f`, `l`, `c`) followed by a C string. Returns the total number of bytes, of which at most `capacity`
+/// are written; -1 when the tree has no entries there.
 ///
 /// # Safety
-/// `path` is a C string, `buffer` has room for `capacity` bytes.
+/// `path` is a C string, `buffer` has space for `capacity` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rnic_list(path: *const c_char, buffer: *mut c_char, capacity: usize) -> c_long {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let Ok(path) = unsafe { CStr::from_ptr(path) }.to_str() else { return -1 };
     let tree = Tree::now();
     let mut bytes = Vec::new();
@@ -142,7 +145,7 @@ pub unsafe extern "C" fn rnic_list(path: *const c_char, buffer: *mut c_char, cap
         return -1;
     }
     let len = bytes.len().min(capacity);
-    // SAFETY: the caller's promise, and no more than there is.
+    // SAFETY: guaranteed by the caller; `len` does not exceed the source or the buffer.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), len) };
     bytes.len() as c_long
 }

@@ -1,4 +1,4 @@
-//! Taking completions, and asking to be told of them.
+//! Polling of completions, and requests for completion notification.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -12,25 +12,25 @@ use crate::device::time_stamp;
 use crate::errno::{Errno, Result};
 use crate::object::{self, CqObject};
 
-/// Completions that are taken at a time, at most: they wait on the stack in between.
+/// Maximum number of completions that are polled in one batch and stored on the stack meanwhile.
 const BATCH: usize = 32;
 
-/// Enters on behalf of a completion queue.
+/// Takes the lock of a completion queue's context and returns the engine's identifier of the queue.
 #[inline]
 fn enter(cq: &CqObject) -> Result<(NicGuard<'_>, CqId)> {
-    // SAFETY: a completion queue's context is open as long as it lives.
+    // SAFETY: the context of a completion queue stays open while the queue exists.
     let mut core = unsafe { Context::of(cq.c.cq.context) }.shared.enter()?;
     let id = core.cqs.get(cq.c.cq.handle).ok_or(Errno::INVALID)?.id;
     core.end_of_posts();
     Ok((core, id))
 }
 
-/// What `ibv_poll_cq` calls.
+/// Implements `ibv_poll_cq`.
 ///
 /// # Safety
-/// `cq` is a living completion queue, `into` leads to room for `count` completions.
+/// `cq` is a valid completion queue, `into` points to space for `count` completions.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, into: *mut ibv_wc) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let Ok((mut core, id)) = enter(unsafe { object::cq(cq) }) else { return -1 };
     let wanted = usize::try_from(count).unwrap_or(0);
     let mut taken = 0;
@@ -45,7 +45,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, into: *mu
         }
         taken += got;
         if got == 0 {
-            // An empty queue is a good moment to see what has come in, once.
+            // When the queue is empty, drive the NIC once for received packets and poll again.
             if taken > 0 || has_looked {
                 break;
             }
@@ -61,21 +61,21 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, into: *mu
     taken as c_int
 }
 
-/// Whether more completions came in than the queue holds: nothing will come any more.
+/// Returns whether the queue has overflowed; no further completions will be added to it.
 fn is_dead(core: &NicGuard<'_>, id: CqId) -> bool {
     core.nic.cq_level(id).is_some_and(|(_, overrun)| overrun)
 }
 
-/// What `ibv_req_notify_cq` calls.
+/// Implements `ibv_req_notify_cq`.
 ///
 /// # Safety
-/// `cq` is a living completion queue.
+/// `cq` is a valid completion queue.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     match enter(unsafe { object::cq(cq) }) {
         Ok((mut core, id)) => {
             core.nic.verbs().request_notify(id, solicited_only != 0);
-            // Who asks is about to sleep.
+            // A program that requests notification is about to sleep.
             core.hand_over();
             0
         }
@@ -83,7 +83,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
     }
 }
 
-/// Takes the next completion for the functions behind `read_*`.
+/// Polls the next completion for the `read_*` functions.
 fn take_one(object: &CqObject, may_look: bool) -> c_int {
     let Ok((mut core, id)) = enter(object) else { return libc::EIO };
     let mut completion = core.nic.verbs().poll_cq_one(id);
@@ -94,7 +94,8 @@ fn take_one(object: &CqObject, may_look: bool) -> c_int {
     let Some(completion) = completion else { return libc::ENOENT };
     drop(core);
     let wc = work_completion(&completion);
-    // SAFETY: one thread at a time polls a completion queue of this kind, as its interface demands, and it is this one.
+    // SAFETY: the interface of extended completion queues requires that only one thread polls at a time, which is this
+    // one.
     unsafe {
         *object.current.get() = wc;
         let c = (&raw const object.c).cast_mut();
@@ -104,9 +105,9 @@ fn take_one(object: &CqObject, may_look: bool) -> c_int {
     0
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
-    // SAFETY: C hands over what the header says.
+    // SAFETY: C passes the arguments that the header specifies.
     if !attr.is_null() && unsafe { (*attr).comp_mask } != 0 {
         return libc::EINVAL;
     }
@@ -114,21 +115,21 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
     take_one(unsafe { object::cq_ex(cq) }, true)
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
-    // SAFETY: C hands over what the header says.
+    // SAFETY: C passes the arguments that the header specifies.
     take_one(unsafe { object::cq_ex(cq) }, false)
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn end_poll(_cq: *mut ibv_cq_ex) {}
 
-/// Functions that read one field of the present completion.
+/// Defines functions that return one field of the current completion.
 macro_rules! readers {
     ($($name:ident: $kind:ty = |$wc:ident| $value:expr;)*) => { $(
-        // SAFETY: C calls it, by the pointer in the structure, with what the header says.
+        // SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
         unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $kind {
-            // SAFETY: C calls it between `start_poll` and `end_poll`, in the thread that polls.
+            // SAFETY: C calls it between `start_poll` and `end_poll`, in the polling thread.
             let $wc = unsafe { &*object::cq_ex(cq).current.get() };
             $value
         }
@@ -148,18 +149,18 @@ readers! {
     read_dlid_path_bits: u8 = |wc| wc.dlid_path_bits;
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn read_completion_ts(_cq: *mut ibv_cq_ex) -> u64 {
     time_stamp()
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn read_completion_wallclock_ns(_cq: *mut ibv_cq_ex) -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What [`fill`] knows to answer.
+/// Fields that the functions set by [`fill`] can return.
 pub(crate) const READABLE: u64 = IBV_WC_EX_WITH_BYTE_LEN
     | IBV_WC_EX_WITH_IMM
     | IBV_WC_EX_WITH_QP_NUM
@@ -170,7 +171,7 @@ pub(crate) const READABLE: u64 = IBV_WC_EX_WITH_BYTE_LEN
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
-/// Fills in the functions of an extended completion queue.
+/// Sets the function pointers of an extended completion queue.
 pub(crate) fn fill(c: &mut ibv_cq_ex) {
     c.start_poll = Some(start_poll);
     c.next_poll = Some(next_poll);

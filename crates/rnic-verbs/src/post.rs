@@ -1,4 +1,4 @@
-//! Posting work.
+//! Posting of send and receive requests.
 
 use std::ffi::c_int;
 
@@ -14,11 +14,11 @@ use crate::errno::{Errno, Result};
 use crate::mw;
 use crate::request::{List, Target, flags};
 
-/// What a request does.
+/// Returns the engine's operation for a work request.
 #[inline]
 fn operation(wr: &ibv_send_wr) -> Result<SendOp> {
     let immediate = u32::from_be(wr.imm_data);
-    // SAFETY: every bit pattern is valid in the fields that are read, and the operation says which are meant.
+    // SAFETY: every bit pattern is valid in the fields that are read, and the opcode determines which of them are used.
     let (rdma, atomic) = unsafe { (wr.wr.rdma, wr.wr.atomic) };
     let remote = RemoteMemory { addr: rdma.remote_addr, rkey: rdma.rkey };
     let word = RemoteMemory { addr: atomic.remote_addr, rkey: atomic.rkey };
@@ -35,18 +35,19 @@ fn operation(wr: &ibv_send_wr) -> Result<SendOp> {
         IBV_WR_ATOMIC_FETCH_AND_ADD => SendOp::FetchAdd { remote: word, add: atomic.compare_add },
         IBV_WR_ATOMIC_WRITE => SendOp::AtomicWrite { remote, value: [0; 8] },
         IBV_WR_LOCAL_INV => SendOp::LocalInvalidate { rkey: wr.imm_data },
-        // SAFETY: a request for a binding names a window and, unless it binds nothing, a region.
+        // SAFETY: a bind request refers to a window and, unless it binds nothing, a region.
         IBV_WR_BIND_MW => unsafe { mw::binding(wr.bind_mw.mw, wr.bind_mw.rkey, &wr.bind_mw.bind_info) }?,
         _ => return Err(Errno::INVALID),
     })
 }
 
-/// Places for inline data: one more than entries, so that with a full queue the next place is still nobody's.
+/// Returns the number of slots for inline data: one more than send queue entries, so that the next slot is unused even
+/// when the queue is full.
 fn inline_places(qp: &Qp) -> u64 {
     u64::from(qp.cap.max_send_wr) + 1
 }
 
-/// Makes the region for a queue pair's inline data, where it has none and may have some.
+/// Registers the region for a queue pair's inline data, unless it exists already or inline data is not enabled.
 pub(crate) fn prepare_inline(core: &mut Core, handle: u32) -> Result<()> {
     let Core { nic, qps, .. } = core;
     let qp = qps.get_mut(handle).ok_or(Errno::INVALID)?;
@@ -57,15 +58,16 @@ pub(crate) fn prepare_inline(core: &mut Core, handle: u32) -> Result<()> {
     Ok(())
 }
 
-/// An atomic write with its eight bytes, which are taken now: the program leaves them alone until it completes.
+/// Returns an atomic write with its eight bytes of data, which are read now; the program may not change them before
+/// completion anyway.
 ///
 /// # Safety
-/// What the request leads to may be read.
+/// The memory that the request refers to may be read.
 unsafe fn atomic_write(core: &Core, wr: &ibv_send_wr) -> Result<SendOp> {
     if wr.num_sge != 1 {
         return Err(Errno::INVALID);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let sge = unsafe { &*wr.sg_list };
     let holds = |mr: &crate::core::Mr| {
         let offset = sge.addr.wrapping_sub(mr.region.addr());
@@ -80,17 +82,18 @@ unsafe fn atomic_write(core: &Core, wr: &ibv_send_wr) -> Result<SendOp> {
     if sge.length != 8 {
         return Err(Errno::INVALID);
     }
-    // SAFETY: the caller's promise: inline, or as for every region, eight bytes can be read there.
+    // SAFETY: guaranteed by the caller: eight bytes can be read there, as inline data or as part of a registered
+    // region.
     let value = unsafe { std::ptr::read_unaligned(place as *const [u8; 8]) };
     // SAFETY: every bit pattern is valid in the fields.
     let rdma = unsafe { wr.wr.rdma };
     Ok(SendOp::AtomicWrite { remote: RemoteMemory { addr: rdma.remote_addr, rkey: rdma.rkey }, value })
 }
 
-/// Copies inline data into its place; answers where that is.
+/// Copies inline data into its slot; returns a scatter/gather list of the slot.
 ///
 /// # Safety
-/// The entries lead to as many bytes as they say.
+/// The entries refer to readable memory of the given lengths.
 pub(crate) unsafe fn put_inline(core: &mut Core, handle: u32, buffers: &[(u64, usize)]) -> Result<List> {
     let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
     let mut list = List::EMPTY;
@@ -112,7 +115,7 @@ pub(crate) unsafe fn put_inline(core: &mut Core, handle: u32, buffers: &[(u64, u
     let place = &mut nic.bytes_mut(region)[first..first + total];
     let mut at = 0;
     for (addr, len) in buffers.iter().filter(|(_, len)| *len > 0) {
-        // SAFETY: the caller's promise; the place is in a region of our own.
+        // SAFETY: guaranteed by the caller; the destination is in a region that this library owns.
         let copied = unsafe { rnic_host::copy_from_program(*addr as *const u8, &mut place[at..at + *len]) };
         copied.map_err(|_| Errno(libc::EFAULT))?;
         at += len;
@@ -125,20 +128,20 @@ pub(crate) unsafe fn put_inline(core: &mut Core, handle: u32, buffers: &[(u64, u
 /// Queues one request.
 ///
 /// # Safety
-/// What the request leads to may be read.
+/// The memory that the request refers to may be read.
 #[inline]
 unsafe fn send_one(core: &mut Core, handle: u32, wr: &ibv_send_wr) -> Result<()> {
     let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
     let (limit, is_datagram) = (qp.cap.max_send_sge, qp.qp_type == IBV_QPT_UD);
     let mut op = operation(wr)?;
     if wr.opcode == IBV_WR_ATOMIC_WRITE {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let op = unsafe { atomic_write(core, wr) }?;
         let request = SendRequest { wr_id: wr.wr_id, op, sges: &[], flags: flags(wr.send_flags) };
         return core.post_send(handle, &request, 0);
     }
     if is_datagram {
-        // SAFETY: every bit pattern is valid in the fields; a request for datagrams names an address handle.
+        // SAFETY: every bit pattern is valid in the fields; a datagram request refers to an address handle.
         let to = unsafe {
             let ud = wr.wr.ud;
             (!ud.ah.is_null()).then(|| Target { handle: (*ud.ah).handle, qpn: ud.remote_qpn, qkey: ud.remote_qkey })
@@ -151,21 +154,22 @@ unsafe fn send_one(core: &mut Core, handle: u32, wr: &ibv_send_wr) -> Result<()>
         let mut buffers = [(0, 0); SGE_MAX];
         let buffers = buffers.get_mut(..count).ok_or(Errno::INVALID)?;
         for (index, buffer) in buffers.iter_mut().enumerate() {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             let sge = unsafe { &*wr.sg_list.add(index) };
             *buffer = (sge.addr, sge.length as usize);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { put_inline(core, handle, buffers) }?
     } else {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { List::of(wr.sg_list, wr.num_sge, limit) }?
     };
     let request = SendRequest { wr_id: wr.wr_id, op, sges: list.as_slice(), flags: flags(wr.send_flags) };
     core.post_send(handle, &request, wr.remote_srqn)
 }
 
-/// The operation for this type of queue pair: what a Send is depends on it.
+/// Returns the operation adapted to the type of the queue pair, because a Send differs between connected and datagram
+/// queue pairs.
 pub(crate) fn addressed(core: &Core, handle: u32, op: SendOp, to: Option<Target>) -> Result<SendOp> {
     let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
     if qp.qp_type != IBV_QPT_UD {
@@ -179,7 +183,7 @@ pub(crate) fn addressed(core: &Core, handle: u32, op: SendOp, to: Option<Target>
     Ok(SendOp::Datagram { to, immediate })
 }
 
-/// Inline data goes with what sends data.
+/// Checks that inline data is only used with operations that send data.
 pub(crate) fn check_inline(core: &Core, handle: u32, op: &SendOp) -> Result<()> {
     let sends = matches!(
         op,
@@ -192,18 +196,18 @@ pub(crate) fn check_inline(core: &Core, handle: u32, op: &SendOp) -> Result<()> 
     Ok(())
 }
 
-/// What `ibv_post_send` calls.
+/// Implements `ibv_post_send`.
 ///
 /// # Safety
-/// `qp` is a living queue pair, `wr` a list of requests, `bad` may be written.
+/// `qp` is a valid queue pair, `wr` a list of requests, `bad` may be written.
 pub(crate) unsafe extern "C" fn post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*qp).context), (*qp).handle) };
     let mut next = wr;
     let posted = context.shared.enter().and_then(|mut core| {
         let mut posted = Ok(());
         while posted.is_ok() && !next.is_null() {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             let wr = unsafe { &*next };
             // SAFETY: as above.
             posted = unsafe { send_one(&mut core, handle, wr) };
@@ -217,14 +221,14 @@ pub(crate) unsafe extern "C" fn post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr,
     report(posted, next, bad)
 }
 
-/// Says which request could not be posted.
+/// Stores the address of the request that could not be posted in `bad`, and returns the error number.
 #[inline]
 fn report<T>(posted: Result<()>, at: *mut T, bad: *mut *mut T) -> c_int {
     match posted {
         Ok(()) => 0,
         Err(errno) => {
             if !bad.is_null() {
-                // SAFETY: the program lets us write there.
+                // SAFETY: the program guarantees that `bad` may be written.
                 unsafe { *bad = at };
             }
             errno.0
@@ -235,7 +239,7 @@ fn report<T>(posted: Result<()>, at: *mut T, bad: *mut *mut T) -> c_int {
 /// Posts a list of receives with `post`, entry by entry.
 ///
 /// # Safety
-/// `wr` is a list of requests.
+/// `wr` points to a list of requests.
 #[inline]
 unsafe fn receive_all(
     wr: *mut ibv_recv_wr,
@@ -244,7 +248,7 @@ unsafe fn receive_all(
 ) -> (Result<()>, *mut ibv_recv_wr) {
     let mut next = wr;
     while !next.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let wr = unsafe { &*next };
         // SAFETY: as above.
         let list = unsafe { List::of(wr.sg_list, wr.num_sge, limit) };
@@ -257,22 +261,22 @@ unsafe fn receive_all(
     (Ok(()), next)
 }
 
-/// What `ibv_post_recv` calls.
+/// Implements `ibv_post_recv`.
 ///
 /// # Safety
-/// `qp` is a living queue pair, `wr` a list of requests, `bad` may be written.
+/// `qp` is a valid queue pair, `wr` a list of requests, `bad` may be written.
 pub(crate) unsafe extern "C" fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*qp).context), (*qp).handle) };
     let mut at = wr;
     let posted = context.shared.enter().and_then(|mut core| {
         let known = core.qps.get(handle).ok_or(Errno::INVALID)?;
         if known.target.is_some() {
-            // Its receives are those of shared queues.
+            // An XRC target receives only through shared receive queues.
             return Err(Errno::INVALID);
         }
         let (qpn, limit) = (known.qpn, known.cap.max_recv_sge);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (posted, stopped) =
             unsafe { receive_all(wr, limit, |request| Ok(core.nic.verbs().post_recv(qpn, request)?)) };
         at = stopped;
@@ -281,22 +285,22 @@ pub(crate) unsafe extern "C" fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr,
     report(posted, at, bad)
 }
 
-/// What `ibv_post_srq_recv` calls.
+/// Implements `ibv_post_srq_recv`.
 ///
 /// # Safety
-/// `srq` is a living shared receive queue, `wr` a list of requests, `bad` may be written.
+/// `srq` is a valid shared receive queue, `wr` a list of requests, `bad` may be written.
 pub(crate) unsafe extern "C" fn post_srq_recv(
     srq: *mut ibv_srq,
     wr: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*srq).context), (*srq).handle) };
     let mut at = wr;
     let posted = context.shared.enter().and_then(|mut core| {
         let known = core.srqs.get(handle).ok_or(Errno::INVALID)?;
         let (id, limit) = (known.id, known.max_sge);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (posted, stopped) =
             unsafe { receive_all(wr, limit, |request| Ok(core.nic.verbs().post_srq_recv(id, request)?)) };
         at = stopped;

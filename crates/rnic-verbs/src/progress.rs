@@ -1,22 +1,24 @@
-//! Who makes progress: the program when it calls, a thread when it does not, and a signal when there is no processor
-//! left for the thread.
+//! Progress of a NIC: driven by the program's calls, by a thread when the program does not call, and by a signal when
+//! no processor is free for the thread.
 //!
 //! A [`Driver`] keeps a NIC behind one lock. Three parties drive it:
 //!
-//! 1. **The program.** Every call that posts or polls takes the lock ([`Driver::lock`]) and does what is due. While a
-//!    program polls, the other two stay out of its way.
-//! 2. **The thread** ([`thread`]). It sleeps on the sockets and acts when nobody has called for a few microseconds: for
-//!    programs that sleep, wait for events, or are the passive target of somebody's Writes.
-//! 3. **The signal** ([`signal`]). A program that spins on memory calls nobody and leaves its processor to nobody. When
-//!    every processor is taken by such a program, a thread waits for the scheduler. So the kernel is told to interrupt
-//!    the spinning thread itself when a packet arrives. It is armed only for a thread that has been seen to burn
-//!    processor time while it called nobody ([`burn`]): one that sleeps in a system call is never interrupted.
+//! 1. **The program.** Every call that posts or polls takes the lock ([`Driver::lock`]) and does the work that is due.
+//!    While a program polls, the other two stay inactive.
+//! 2. **The thread** ([`thread`]). It sleeps on the sockets and drives the NIC when the program has made no call for a
+//!    few microseconds: for programs that sleep, wait for events, or are the passive target of a peer's Writes.
+//! 3. **The signal** ([`signal`]). A program that spins on memory makes no call and does not yield its processor. When
+//!    every processor is used by such a program, a thread has to wait for the scheduler. The kernel is therefore set up
+//!    to interrupt the spinning thread itself when a packet arrives. The signal is armed only for a thread that has
+//!    been observed to use processor time without making calls ([`burn`]): a thread that sleeps in a system call is
+//!    never interrupted.
 //!
 //! Measured: two processes pinned to one processor each, both spinning on memory (`ib_write_lat`), on a loaded machine:
-//! 22 us median and 1.1 ms in the 99th percentile with the thread alone, 13 and 0.06 with the signal.
+//! 22 us median and 1.1 ms in the 99th percentile with the thread alone, 13 us and 0.06 ms with the signal.
 //!
-//! The handler runs on the program's stack, in the middle of whatever it did. It only *tries* the lock; when somebody
-//! has it, `pending` tells that somebody to look again after unlocking. What it runs may allocate: see [`crate::heap`].
+//! The handler runs on the program's stack, at an arbitrary point of the program. It only *tries* to take the lock;
+//! when the lock is held, it sets `pending`, and the holder drives the NIC again after unlocking. The code that it runs
+//! may allocate: see [`crate::heap`].
 
 mod burn;
 mod restart;
@@ -41,66 +43,69 @@ use rnic_host::Progress as Mode;
 use signal::Armed;
 use thread::Worker;
 
-/// What is driven: a NIC and whatever must hear of what it did.
+/// A machine that is driven: a NIC together with the consumers of its events.
 pub(crate) trait Machine: Send + 'static {
-    /// Sends what is due, takes in what has come; answers whether anything moved.
+    /// Sends due packets and processes received ones; returns whether there was any activity.
     fn progress(&mut self) -> bool;
 
-    /// How long until [`Machine::progress`] must be called even if nothing comes in; `None` when there is no hurry.
+    /// Returns the time until [`Machine::progress`] must be called even if no packet arrives; `None` when there is no
+    /// deadline.
     fn next_due(&self) -> Option<Duration>;
 
-    /// Sends what is ready. If nothing is left to do, sees to it that whatever comes in makes a descriptor readable
-    /// from now until the next [`Machine::progress`], and answers that one may sleep on them.
+    /// Sends packets that are ready. If no work is left, ensures that any arrival makes a descriptor readable from now
+    /// until the next [`Machine::progress`], and returns true: the caller may sleep on the descriptors.
     fn may_sleep(&mut self) -> bool;
 
-    /// Descriptors that become readable when something has come in.
+    /// Returns the descriptors that become readable when a packet has arrived.
     fn descriptors(&self) -> Descriptors;
 }
 
 /// The descriptors of a machine.
 pub(crate) type Descriptors = arrayvec::ArrayVec<RawFd, DESCRIPTORS_MAX>;
 
-/// A machine, its lock, and those who drive it.
+/// A machine with its lock, its worker thread and its signal state.
 #[derive(Debug)]
 pub(crate) struct Driver<M: Machine> {
     shared: Arc<Shared<M>>,
     worker: Option<Worker>,
 }
 
-/// What the program's threads, the worker and the signal handler share.
+/// State shared by the program's threads, the worker and the signal handler.
 #[derive(Debug)]
 struct Shared<M> {
     machine: Mutex<M>,
     mode: Mode,
     start: Instant,
-    /// Somebody found the lock taken: whoever has it looks again.
+    /// Set when another thread or the signal handler found the lock taken: its holder drives the machine again after
+    /// unlocking.
     pending: AtomicBool,
-    /// When the program last called, in nanoseconds since `start`.
+    /// Time of the program's last call, in nanoseconds since `start`.
     last_call_ns: AtomicU64,
-    /// The thread that last called.
+    /// Kernel thread number of the thread that called last.
     caller: AtomicI32,
-    /// The program has said that it is about to sleep: calls for which it is believed, in spite of their coming.
+    /// Number of further calls for which the program, having announced that it is about to sleep, is not considered to
+    /// be polling.
     asked: AtomicU32,
-    /// Until when the worker sleeps, in nanoseconds since `start`; 0 when it does not.
+    /// End of the worker's current sleep, in nanoseconds since `start`; 0 when it does not sleep on the sockets.
     sleeps_until_ns: AtomicU64,
     stop: AtomicBool,
-    /// Wakes the worker: an `eventfd`.
+    /// Wakes the worker, by an `eventfd`.
     wake: thread::Wake,
     armed: Armed,
 }
 
-/// In a child: its one thread has another number than the parent's, and nothing of the parent's is driven here.
-/// Allowed after a fork: it neither locks nor allocates.
+/// Resets inherited state in a child process: its only thread has another kernel thread number than in the parent, and
+/// no machine of the parent is driven here. Permitted after a fork, because it neither locks nor allocates.
 pub(crate) fn forget_parent() {
     burn::forget_this_thread();
     signal::forget_targets();
 }
 
 impl<M: Machine> Driver<M> {
-    /// Puts `machine` behind its lock and starts its thread.
+    /// Puts `machine` behind its lock and starts the worker thread.
     ///
     /// # Errors
-    /// When the system gives no thread or no descriptor.
+    /// When the system cannot provide a thread or a descriptor.
     pub(crate) fn start(machine: M, mode: Mode) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             machine: Mutex::new(machine),
@@ -119,14 +124,15 @@ impl<M: Machine> Driver<M> {
         Ok(Self { shared, worker })
     }
 
-    /// The machine, for a call of the program. When the guard goes, whatever others left undone is done.
+    /// Locks the machine for a call of the program. When the guard is dropped, work that others could not do meanwhile
+    /// is done.
     pub(crate) fn lock(&self) -> Guard<'_, M> {
         let uncancelled = Uncancelled::begin();
         let machine = self.shared.machine.lock().unwrap_or_else(PoisonError::into_inner);
         Guard { shared: &self.shared, machine: Some(machine), asks: false, _uncancelled: uncancelled }
     }
 
-    /// The machine, for somebody who only looks: to the others that is no call of the program.
+    /// Gives `look` read access to the machine; does not count as a call of the program.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&M) -> R) -> R {
         let _uncancelled = Uncancelled::begin();
         let machine = self.shared.machine.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +159,8 @@ impl<M: Machine> Shared<M> {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Drives the machine unless somebody has it; `None` then, and that somebody will look again.
+    /// Drives the machine unless the lock is held; otherwise sets `pending`, so that the holder drives it again, and
+    /// returns `None`.
     fn try_progress(&self) -> Option<bool> {
         let _uncancelled = Uncancelled::begin();
         match self.machine.try_lock() {
@@ -172,7 +179,8 @@ impl<M: Machine> Shared<M> {
         }
     }
 
-    /// While signals stand in for the worker, what comes in must make a descriptor readable, or there is no signal.
+    /// While signals replace the worker, ensures that any arrival makes a descriptor readable, because otherwise no
+    /// signal is sent.
     #[inline]
     fn stay_in_reach(&self, machine: &mut M) {
         if self.armed.is_armed() {
@@ -185,7 +193,7 @@ impl<M: Machine> Shared<M> {
         }
     }
 
-    /// After unlocking: does what somebody wanted to do while we had the lock.
+    /// Called after unlocking: does the work that others attempted while this caller held the lock.
     #[inline]
     fn settle(&self) {
         while self.pending.load(Ordering::SeqCst) && self.pending.swap(false, Ordering::SeqCst) {
@@ -194,7 +202,7 @@ impl<M: Machine> Shared<M> {
                     machine.progress();
                     self.stay_in_reach(&mut machine);
                 }
-                // Whoever has it now took it after the packet had come, and looks for packets too.
+                // The current holder took the lock after the packet had arrived, and processes received packets too.
                 Err(_) => return,
             }
         }
@@ -207,12 +215,12 @@ pub(crate) struct Guard<'a, M: Machine> {
     shared: &'a Shared<M>,
     machine: Option<MutexGuard<'a, M>>,
     asks: bool,
-    /// Until all is done that `drop` does.
+    /// Held until everything in `drop` is done.
     _uncancelled: Uncancelled,
 }
 
 impl<M: Machine> Guard<'_, M> {
-    /// The program is about to sleep until an event: the thread shall take over at once.
+    /// Requests that the thread takes over immediately, because the program is about to sleep until an event arrives.
     pub(crate) fn hand_over(&mut self) {
         self.asks = true;
     }
@@ -259,8 +267,9 @@ impl<M: Machine> Drop for Guard<'_, M> {
         } else if asked > 0 {
             shared.asked.store(asked - 1, Ordering::Release);
         }
-        // A thread that sleeps on the sockets until later than this must know. One that finds the program calling
-        // sleeps for `thread::BACKOFF_MAX` at most, and must know only if the program asks for it.
+        // Wake a worker that sleeps on the sockets until later than this deadline. A worker that has found the program
+        // calling sleeps for `thread::BACKOFF_MAX` at most, and needs to be woken only if the program is about to
+        // sleep.
         let sleeps_until = shared.sleeps_until_ns.load(Ordering::Acquire);
         if due.saturating_add(SLACK_NS) < sleeps_until || (self.asks && sleeps_until == 0) {
             shared.wake.kick();
@@ -268,15 +277,17 @@ impl<M: Machine> Drop for Guard<'_, M> {
     }
 }
 
-/// How much too late a deadline may be noticed before the thread is woken for it: waking it costs the program a
-/// microsecond or two, and deadlines are retransmission timeouts, milliseconds away.
+/// Tolerated delay of a deadline in ns before the thread is woken for it: waking it costs the program a microsecond or
+/// two, and deadlines are retransmission timeouts, milliseconds away.
 const SLACK_NS: u64 = 500_000;
 
-/// Times that packets may come in just as we want to stop looking; after that the worker's next round does.
+/// Maximum number of attempts to reach a state without pending arrivals; after that the worker's next iteration does
+/// it.
 const STAY_TRIES: u32 = 4;
 
-/// A program that asks for an event polls once more before it sleeps, or for each of its queues.
+/// Number of calls tolerated after a request for an event, because the program polls once more before it sleeps, or
+/// once for each of its queues.
 const ASKED_CALLS: u32 = 16;
 
-/// Descriptors of one machine, at most: four sockets and those of the same-host wire, with room.
+/// Maximum number of descriptors of one machine: four sockets and those of the same-host wire, with reserve.
 pub(crate) const DESCRIPTORS_MAX: usize = 16;

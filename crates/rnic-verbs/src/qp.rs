@@ -1,4 +1,4 @@
-//! Queue pairs: making, asking, ending.
+//! Queue pairs: creation, queries, destruction.
 
 mod modify;
 mod table;
@@ -21,11 +21,11 @@ use crate::object::{self, Ptr, QpObject};
 use crate::request::Builder;
 use crate::wr;
 
-/// What an extended creation may name; the rest belongs to what is not supported.
+/// Fields that an extended creation may set; the others belong to features that are not supported.
 const CREATE_MASK: u32 =
     IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_XRCD;
 
-/// What a type of queue pair promises.
+/// Returns the transport service of a queue pair type.
 fn service(qp_type: u32) -> Result<Service> {
     match qp_type {
         IBV_QPT_RC | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV => Ok(Service::ReliableConnection),
@@ -35,12 +35,12 @@ fn service(qp_type: u32) -> Result<Service> {
     }
 }
 
-/// Checks what a queue pair shall have, and says what it gets.
+/// Checks the requested capabilities of a queue pair, and returns the granted ones.
 fn granted(init: &ibv_qp_init_attr_ex) -> Result<ibv_qp_cap> {
     service(init.qp_type)?;
     let mut cap = init.cap;
     if !init.srq.is_null() {
-        // Receives are the shared queue's: what is said of others is ignored (ibv_create_qp(3)).
+        // Receives are posted to the shared receive queue: the receive queue attributes are ignored (ibv_create_qp(3)).
         (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
     }
     let sges = SGE_MAX as u32;
@@ -52,7 +52,7 @@ fn granted(init: &ibv_qp_init_attr_ex) -> Result<ibv_qp_cap> {
     if too_much || init.send_cq.is_null() || init.recv_cq.is_null() {
         return Err(Errno::INVALID);
     }
-    // Inline data needs an entry for its place.
+    // Inline data needs a scatter/gather entry for its slot.
     if cap.max_inline_data > 0 {
         cap.max_send_sge = cap.max_send_sge.max(1);
     }
@@ -65,14 +65,14 @@ fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr_ex) -> Result<*mut QpObje
     }
     let is_initiator = init.qp_type == IBV_QPT_XRC_SEND;
     if is_initiator {
-        // It receives nothing.
+        // An XRC initiator receives no messages.
         (init.cap.max_recv_wr, init.cap.max_recv_sge, init.srq) = (0, 0, ptr::null_mut());
         if init.recv_cq.is_null() {
             init.recv_cq = init.send_cq;
         }
     }
     let cap = granted(init)?;
-    // SAFETY: a program hands over objects that it has made.
+    // SAFETY: programs pass objects that they have created.
     let (context, pd_handle) = unsafe { ((*pd).context, (*pd).handle) };
     // SAFETY: as above.
     let mut core = unsafe { Context::of(context) }.shared.enter()?;
@@ -153,13 +153,13 @@ fn object_of(context: *mut ibv_context, pd: *mut ibv_pd, init: &ibv_qp_init_attr
     QpObject { c, is_extended, builder: Builder::new(init.cap.max_inline_data), events: Unacknowledged::default() }
 }
 
-/// `ibv_create_qp`.
+/// Implements `ibv_create_qp`.
 ///
 /// # Safety
-/// `pd` is a living protection domain; `init` may be read and written, and names living objects.
+/// `pd` is a valid protection domain; `init` may be read and written, and refers to valid objects.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let init = unsafe { &mut *init };
     // SAFETY: null pointers and zeros are all valid.
     let mut all: ibv_qp_init_attr_ex = unsafe { std::mem::zeroed() };
@@ -173,16 +173,16 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_a
     pointer(made.map(<*mut QpObject>::cast))
 }
 
-/// What `ibv_create_qp_ex` calls.
+/// Implements `ibv_create_qp_ex`.
 ///
 /// # Safety
-/// `init` may be read and written, and names living objects.
+/// `init` may be read and written, and refers to valid objects.
 pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let init = unsafe { &mut *init };
     let has = |mask: u32| init.comp_mask & mask != 0;
     if init.qp_type == IBV_QPT_XRC_RECV && has(IBV_QP_INIT_ATTR_XRCD) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         return pointer(unsafe { target::create(context, init) }.map(<*mut QpObject>::cast));
     }
     if !has(IBV_QP_INIT_ATTR_PD) || init.qp_type == IBV_QPT_XRC_RECV {
@@ -196,17 +196,17 @@ pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *m
     pointer(create(init.pd, init).map(<*mut QpObject>::cast))
 }
 
-/// `ibv_qp_to_qp_ex`: null for one that was made without the functions.
+/// Implements `ibv_qp_to_qp_ex`: returns null for a queue pair that was created without the `wr_*` functions.
 ///
 /// # Safety
-/// `qp` is a living queue pair.
+/// `qp` is a valid queue pair.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     if unsafe { object::qp(qp) }.is_extended { qp.cast() } else { ptr::null_mut() }
 }
 
-/// The state as programs number it.
+/// Converts the engine's state of a queue pair to the number that programs use.
 pub(crate) fn state_number(state: QpState) -> u32 {
     match state {
         QpState::Reset => IBV_QPS_RESET,
@@ -219,12 +219,12 @@ pub(crate) fn state_number(state: QpState) -> u32 {
     }
 }
 
-/// The state that the engine has a queue pair in.
+/// Returns the engine's state of a queue pair.
 pub(crate) fn state_of(core: &Core, qp: &Qp) -> u32 {
     core.nic.query_qp(qp.qpn).map_or(IBV_QPS_ERR, |info| state_number(info.state))
 }
 
-/// What a queue pair has been told, with what has become of it since: its state, and where its numbers stand.
+/// Returns the attributes that were set for a queue pair, updated with its current state and current sequence numbers.
 fn attributes_now(core: &Core, qp: &Qp) -> ibv_qp_attr {
     let Some(info) = core.nic.query_qp(qp.qpn) else {
         return ibv_qp_attr { qp_state: IBV_QPS_ERR, cur_qp_state: IBV_QPS_ERR, cap: qp.cap, ..qp.attr };
@@ -249,10 +249,10 @@ fn attributes_now(core: &Core, qp: &Qp) -> ibv_qp_attr {
     attr
 }
 
-/// `ibv_query_qp`.
+/// Implements `ibv_query_qp`.
 ///
 /// # Safety
-/// `qp` is a living queue pair; `attr` and `init` may be written.
+/// `qp` is a valid queue pair; `attr` and `init` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_qp(
     qp: *mut ibv_qp,
@@ -260,12 +260,12 @@ pub unsafe extern "C" fn ibv_query_qp(
     _mask: c_int,
     init: *mut ibv_qp_init_attr,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*qp).context), (*qp).handle) };
     number(context.shared.enter().and_then(|core| {
         let known = core.qps.get(handle).ok_or(Errno::INVALID)?;
         let now = attributes_now(&core, known);
-        // SAFETY: the caller's promise; the state is a field that programs read, and changes under the lock.
+        // SAFETY: guaranteed by the caller; programs read the state field, which changes only under the lock.
         unsafe {
             (*qp).state = now.qp_state;
             *attr = now;
@@ -283,33 +283,33 @@ pub unsafe extern "C" fn ibv_query_qp(
     }))
 }
 
-/// `ibv_modify_qp`.
+/// Implements `ibv_modify_qp`.
 ///
 /// # Safety
-/// `qp` is a living queue pair, `attr` may be read.
+/// `qp` is a valid queue pair, `attr` may be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, handle, attr) = unsafe { (Context::of((*qp).context), (*qp).handle, &*attr) };
     number(context.shared.enter().and_then(|mut core| {
         let changed = modify::modify(&mut core, handle, attr, mask as u32);
         if let Some(known) = core.qps.get(handle) {
-            // SAFETY: a field that programs read, and that changes under the lock.
+            // SAFETY: a field that programs read, and that changes only under the lock.
             unsafe { (*qp).state = state_of(&core, known) };
         }
-        // What was flushed must be told at once.
+        // Flushed requests must be reported immediately.
         core.nic.progress();
         changed
     }))
 }
 
-/// `ibv_destroy_qp`: waits until all its events are acknowledged.
+/// Implements `ibv_destroy_qp`: waits until all its events are acknowledged.
 ///
 /// # Safety
-/// `qp` is a living queue pair, and not used again if this succeeds.
+/// `qp` is a valid queue pair, and not used again if this succeeds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*qp).context), (*qp).handle) };
     let object = qp.cast::<QpObject>();
     number(context.shared.enter().and_then(|mut core| {
@@ -328,8 +328,8 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         }
         drop(core);
         context.shared.events.forget(|waiting| waiting.element.pointer() == object.cast());
-        // SAFETY: nothing leads to the object any more but the events that the program has fetched, for which this
-        // waits; `create` made a box of it, and the caller gives it up.
+        // SAFETY: the only remaining references to the object are events that the program has fetched, whose
+        // acknowledgement this call waits for; `create` allocated it as a `Box`, and the caller gives up ownership.
         unsafe {
             (*object).events.wait();
             drop(Box::from_raw(object));
@@ -338,31 +338,31 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     }))
 }
 
-/// `ibv_query_qp_data_in_order`: packets may be placed as they come.
+/// Implements `ibv_query_qp_data_in_order`: returns 0, because packets may be placed in memory in order of arrival.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _op: u32, _flags: u32) -> c_int {
     0
 }
 
-/// `ibv_attach_mcast`: there are no multicast groups.
+/// Implements `ibv_attach_mcast`: there are no multicast groups.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_attach_mcast(_qp: *mut ibv_qp, _gid: *const ibv_gid, _lid: u16) -> c_int {
     number(Err(Errno::UNSUPPORTED))
 }
 
-/// `ibv_detach_mcast`: as `ibv_attach_mcast`.
+/// Implements `ibv_detach_mcast`: not supported, as `ibv_attach_mcast`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_detach_mcast(_qp: *mut ibv_qp, _gid: *const ibv_gid, _lid: u16) -> c_int {
     number(Err(Errno::UNSUPPORTED))
 }
 
-/// `ibv_set_ece`: there are no enhancements to agree on.
+/// Implements `ibv_set_ece`: there are no enhanced connection options to negotiate.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
     number(Err(Errno::UNSUPPORTED))
 }
 
-/// `ibv_query_ece`: as `ibv_set_ece`.
+/// Implements `ibv_query_ece`: as `ibv_set_ece`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
     number(Err(Errno::UNSUPPORTED))

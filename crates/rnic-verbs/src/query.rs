@@ -15,12 +15,12 @@ use crate::device::{
 use crate::errno::{Errno, Result, minus_one, number};
 use crate::{odp, wire};
 
-/// Returns the limits of the device that is opened as `context`: its port decides how many queue pairs it can have.
+/// Returns the limits of the device opened as `context`: its port determines the maximum number of queue pairs.
 ///
 /// # Safety
 /// `context` is from `ibv_open_device`.
 unsafe fn attributes(context: *mut ibv_context) -> ibv_device_attr {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let queue_pairs = unsafe { Context::of(context) }.shared.queue_pairs_max;
     let max_qp = c_int::try_from(queue_pairs).unwrap_or(c_int::MAX);
     let reads = READS_OFFERED as c_int;
@@ -78,78 +78,79 @@ const CAPABILITIES: u32 = IBV_DEVICE_RC_RNR_NAK_GEN
     | IBV_DEVICE_MEM_WINDOW_TYPE_2B
     | IBV_DEVICE_XRC;
 
-/// An identifier that nobody is assigned (its second bit says so): no vendor's code shall believe that this is its
-/// hardware.
+/// Vendor identifier that is not assigned to any vendor (indicated by its second bit), so that no vendor-specific code
+/// treats this device as its hardware.
 const VENDOR: u32 = 0x02_4f_52;
 
-/// How long an answer may take: 4.096 us times 2 to this power, 67 ms, some times what a busy process is off its core.
+/// Maximum acknowledgement delay: 4.096 us times 2 to this power, 67 ms, several times the time for which a busy
+/// process is descheduled.
 const ACK_DELAY: u8 = 14;
 
 fn check_port(port: u32) -> Result<()> {
     if port == u32::from(PORT) { Ok(()) } else { Err(Errno::INVALID) }
 }
 
-/// Copies as much of `value` as the caller has room for; what room is behind it becomes zeros.
+/// Copies as much of `value` as the caller has space for; remaining space is filled with zeros.
 ///
 /// # Safety
-/// `into` leads to `len` bytes that may be written.
+/// `into` points to `len` writable bytes.
 unsafe fn copy_prefix<T>(value: &T, into: *mut T, len: usize) {
     let known = len.min(size_of::<T>());
-    // SAFETY: both are at least so long, and `value` is ours. A program that was built with newer headers has more
-    // fields than are known here: it finds zeros in them, as with an older kernel.
+    // SAFETY: both are at least that long, and `value` is owned by this library. A program built with newer headers has
+    // more fields than are known here: it finds zeros in them, as with an older kernel.
     unsafe {
         ptr::copy_nonoverlapping(ptr::from_ref(value).cast::<u8>(), into.cast::<u8>(), known);
         ptr::write_bytes(into.cast::<u8>().add(known), 0, len - known);
     };
 }
 
-/// `ibv_query_device`.
+/// Implements `ibv_query_device`.
 ///
 /// # Safety
 /// `context` is from `ibv_open_device`, `attr` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { *attr = attributes(context) };
     0
 }
 
-/// What `ibv_query_device_ex` calls.
+/// Implements `ibv_query_device_ex`.
 ///
 /// # Safety
-/// `context` is from `ibv_open_device`, `input` null or leads to a mask, `attr` to `len` bytes that may be written.
+/// `context` is from `ibv_open_device`, `input` is null or points to a mask, `attr` points to `len` writable bytes.
 pub(crate) unsafe extern "C" fn query_device_ex(
     context: *mut ibv_context,
     input: *const u32,
     attr: *mut ibv_device_attr_ex,
     len: usize,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     if len < size_of::<ibv_device_attr>() || (!input.is_null() && unsafe { *input } != 0) {
         return libc::EINVAL;
     }
     // SAFETY: a structure of numbers, all of which may be zero.
     let mut all: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     all.orig_attr = unsafe { attributes(context) };
     all.odp_caps = odp::CAPABILITIES;
     all.completion_timestamp_mask = u64::MAX;
-    // Kilohertz: time stamps count nanoseconds.
+    // In kHz: time stamps count nanoseconds.
     all.hca_core_clock = 1_000_000;
     all.xrc_odp_caps = odp::SHARED;
     all.device_cap_flags_ex = u64::from(all.orig_attr.device_cap_flags) | DEVICE_FLUSH_GLOBAL | DEVICE_ATOMIC_WRITE;
     all.phys_port_cnt_ex = 1;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { copy_prefix(&all, attr, len) };
     0
 }
 
-/// What `ibv_query_rt_values_ex` calls: the clock of time stamps.
+/// Implements `ibv_query_rt_values_ex`: returns the clock of time stamps.
 ///
 /// # Safety
 /// `values` may be read and written.
 pub(crate) unsafe extern "C" fn query_rt_values(_context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let values = unsafe { &mut *values };
     if values.comp_mask & !IBV_VALUES_MASK_RAW_CLOCK != 0 {
         return libc::EINVAL;
@@ -161,21 +162,21 @@ pub(crate) unsafe extern "C" fn query_rt_values(_context: *mut ibv_context, valu
     0
 }
 
-/// `ibv_query_port` as old programs call it: without the last field.
+/// Implements `ibv_query_port` as old programs call it: without the last field.
 ///
 /// # Safety
-/// `attr` leads to a structure of the short form that may be written.
+/// `attr` points to a writable structure of the short form.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_port(context: *mut ibv_context, number: u8, attr: *mut ibv_port_attr) -> c_int {
     let short = std::mem::offset_of!(ibv_port_attr, port_cap_flags2);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { query_port(context, number, attr, short) }
 }
 
-/// What the inline `ibv_query_port` calls.
+/// Implements the function that the inline `ibv_query_port` calls.
 ///
 /// # Safety
-/// `attr` leads to `len` bytes that may be written.
+/// `attr` points to `len` writable bytes.
 pub(crate) unsafe extern "C" fn query_port(
     _context: *mut ibv_context,
     number: u8,
@@ -183,24 +184,24 @@ pub(crate) unsafe extern "C" fn query_port(
     len: usize,
 ) -> c_int {
     self::number(check_port(u32::from(number)).map(|()| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { copy_prefix(&port(), attr, len) };
     }))
 }
 
-/// `ibv_query_gid`.
+/// Implements `ibv_query_gid`.
 ///
 /// # Safety
 /// `gid` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_gid(_context: *mut ibv_context, port: u8, index: c_int, gid: *mut ibv_gid) -> c_int {
     minus_one(check_port(u32::from(port)).and_then(|()| address(i64::from(index))).map(|address| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { *gid = address.gid() };
     }))
 }
 
-/// `ibv_query_gid_type`.
+/// Implements `ibv_query_gid_type`.
 ///
 /// # Safety
 /// `gid_type` may be written.
@@ -211,10 +212,10 @@ pub unsafe extern "C" fn ibv_query_gid_type(
     index: u32,
     gid_type: *mut u32,
 ) -> c_int {
-    // This private function has an enumeration of its own, in which RoCE v2 is 1.
+    // This private function uses a separate enumeration, in which RoCE v2 is 1.
     const SYSFS_ROCE_V2: u32 = 1;
     minus_one(check_port(u32::from(port)).and_then(|()| address(i64::from(index))).map(|_| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { *gid_type = SYSFS_ROCE_V2 };
     }))
 }
@@ -229,10 +230,10 @@ fn entry(index: usize, address: &wire::Address) -> ibv_gid_entry {
     }
 }
 
-/// `_ibv_query_gid_ex`.
+/// Implements `_ibv_query_gid_ex`.
 ///
 /// # Safety
-/// `into` leads to `len` bytes that may be written.
+/// `into` points to `len` writable bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _ibv_query_gid_ex(
     _context: *mut ibv_context,
@@ -246,15 +247,15 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
         return libc::EOPNOTSUPP;
     }
     number(check_port(port).and_then(|()| address(i64::from(index))).map(|address| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { copy_prefix(&entry(index as usize, &address), into, len) };
     }))
 }
 
-/// `_ibv_query_gid_table`: answers how many entries it has written, or a negative error number.
+/// Implements `_ibv_query_gid_table`: returns the number of entries written, or a negative error number.
 ///
 /// # Safety
-/// `into` leads to `count` entries of `len` bytes that may be written.
+/// `into` points to `count` writable entries of `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _ibv_query_gid_table(
     _context: *mut ibv_context,
@@ -271,13 +272,13 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
         return -(libc::EINVAL as isize);
     }
     for (index, address) in addresses.iter().enumerate() {
-        // SAFETY: the caller's promise, and `index` is below `count`.
+        // SAFETY: guaranteed by the caller, and `index` is below `count`.
         unsafe { copy_prefix(&entry(index, address), into.byte_add(index * len), len) };
     }
     addresses.len() as isize
 }
 
-/// `ibv_query_pkey`.
+/// Implements `ibv_query_pkey`.
 ///
 /// # Safety
 /// `key` may be written.
@@ -285,12 +286,12 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
 pub unsafe extern "C" fn ibv_query_pkey(_context: *mut ibv_context, port: u8, index: c_int, key: *mut u16) -> c_int {
     let first = if index == 0 { Ok(()) } else { Err(Errno::INVALID) };
     minus_one(check_port(u32::from(port)).and(first).map(|()| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { *key = PARTITION_KEY.to_be() };
     }))
 }
 
-/// `ibv_get_pkey_index`.
+/// Implements `ibv_get_pkey_index`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_get_pkey_index(_context: *mut ibv_context, port: u8, key: u16) -> c_int {
     let known = if key == PARTITION_KEY.to_be() { Ok(()) } else { Err(Errno::INVALID) };

@@ -1,8 +1,8 @@
 //! `librdmacm`: connections by IP address and port, with events.
 //!
-//! Source: the manual pages rdma_cm(7) and those it names, for what programs rely on; InfiniBand Architecture volume 1,
-//! chapter 12 and annex A11, for what travels. Messages go from and to the UDP ports that programs name, in the form of
-//! RoCEv2's management datagrams; the protocol is `rnic_host::cm`'s.
+//! Source: the manual pages rdma_cm(7) and those it refers to, for the behaviour that programs rely on; InfiniBand
+//! Architecture volume 1, chapter 12 and annex A11, for the messages. Messages are exchanged between the UDP ports that
+//! programs specify, in the format of RoCEv2's management datagrams; the protocol is implemented by `rnic_host::cm`.
 //!
 //! ```text
 //!   program's threads   ids, calls -----.            .---- event channels (a descriptor each)
@@ -12,13 +12,13 @@
 //!   rnic_host::cm       Endpoint: messages, retransmission, who answers what
 //! ```
 //!
-//! What an event does to a queue pair happens in the program's thread, where it fetches the event: the thread here
-//! calls no verb, so it never waits for the data path nor holds it up.
+//! The changes of a queue pair that follow from an event are made in the program's thread, when it fetches the event:
+//! the `rnic-cm` thread calls no verb, so it neither waits for the data path nor delays it.
 //!
-//! **Deviations.** TCP's and UDP's port spaces are one between processes, because the kernel keeps the ports.
-//! DISCONNECTED comes within a second after the other process was killed, where the network says that its port is
-//! closed (which a firewall may keep from us: then work requests end with *retry exceeded*). Multicast groups and
-//! sockets over RDMA are refused with `EOPNOTSUPP`.
+//! **Deviations.** The port spaces of TCP and UDP are one between processes, because the kernel allocates the ports.
+//! DISCONNECTED is reported within a second after the other process was killed, if the network reports its port as
+//! closed (a firewall may suppress this report: then work requests complete with *retry exceeded*). Multicast groups
+//! and sockets over RDMA are refused with `EOPNOTSUPP`.
 
 mod abi;
 mod ack;

@@ -1,4 +1,4 @@
-//! Work requests on their way from C to the engine: lists, flags, and what `ibv_wr_*` builds.
+//! Conversion of work requests from C to the engine: scatter/gather lists, flags, and the requests built by `ibv_wr_*`.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -10,7 +10,7 @@ use rnic_engine::{SendFlags, SendOp, Sge};
 use crate::abi::*;
 use crate::errno::{Errno, Result};
 
-/// A scatter/gather list, as the engine takes it.
+/// A scatter/gather list in the engine's representation.
 pub(crate) struct List {
     sges: [Sge; SGE_MAX],
     len: usize,
@@ -19,7 +19,7 @@ pub(crate) struct List {
 impl List {
     pub(crate) const EMPTY: Self = Self { sges: [Sge { addr: 0, len: 0, lkey: 0 }; SGE_MAX], len: 0 };
 
-    /// Adds an entry. One without bytes says nothing, and its key is not looked at.
+    /// Adds an entry. An entry of zero bytes is skipped, and its key is not checked.
     #[inline]
     pub(crate) fn push(&mut self, sge: &ibv_sge) -> Result<()> {
         if sge.length > 0 {
@@ -35,10 +35,10 @@ impl List {
         &self.sges[..self.len]
     }
 
-    /// The list that a request of C leads to.
+    /// Converts the scatter/gather list of a C request.
     ///
     /// # Safety
-    /// `first` leads to `count` entries.
+    /// `first` points to `count` entries.
     #[inline]
     pub(crate) unsafe fn of(first: *const ibv_sge, count: c_int, limit: u32) -> Result<Self> {
         let mut list = Self::EMPTY;
@@ -47,14 +47,14 @@ impl List {
             return Err(Errno::INVALID);
         }
         for index in 0..count {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             list.push(unsafe { &*first.add(index) })?;
         }
         Ok(list)
     }
 }
 
-/// The flags of a request, as the engine takes them.
+/// Converts the flags of a request to those of the engine.
 #[inline]
 pub(crate) fn flags(flags: u32) -> SendFlags {
     let mut all = SendFlags::empty();
@@ -64,10 +64,10 @@ pub(crate) fn flags(flags: u32) -> SendFlags {
     all
 }
 
-/// The receiver of a datagram.
+/// Destination of a datagram.
 #[derive(Clone, Copy)]
 pub(crate) struct Target {
-    /// Of the address handle.
+    /// Handle of the address handle.
     pub(crate) handle: u32,
     pub(crate) qpn: u32,
     pub(crate) qkey: u32,
@@ -79,16 +79,16 @@ pub(crate) struct Request {
     pub(crate) op: SendOp,
     pub(crate) flags: SendFlags,
     pub(crate) data: Data,
-    /// The receiver of a datagram.
+    /// Destination, for a datagram.
     pub(crate) to: Option<Target>,
-    /// The shared receive queue at the other end of an extended reliable connection.
+    /// Number of the remote shared receive queue, for an extended reliable connection.
     pub(crate) srqn: u32,
 }
 
-/// What a request sends.
+/// Data that a request sends.
 pub(crate) enum Data {
     List(Box<List>),
-    /// Copied already: the program may change it from here on.
+    /// Inline data, already copied: the program may change its buffer from here on.
     Inline(Vec<u8>),
 }
 
@@ -100,20 +100,20 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Forgets everything: another batch begins.
+    /// Removes all requests, because another batch starts.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.requests.clear();
         self.failed = None;
     }
 
-    /// Begins a request, without data as yet.
+    /// Starts a request, initially without data.
     #[inline]
     pub(crate) fn begin(&mut self, wr_id: u64, op: SendOp, flags: SendFlags) {
         self.requests.push(Request { wr_id, op, flags, data: Data::List(Box::new(List::EMPTY)), to: None, srqn: 0 });
     }
 
-    /// Gives the latest request its data.
+    /// Sets the data of the latest request.
     #[inline]
     pub(crate) fn set_data(&mut self, data: Result<Data>) {
         match (self.requests.last_mut(), data) {
@@ -123,7 +123,7 @@ impl Batch {
         }
     }
 
-    /// Says whom the datagram of the latest request goes to.
+    /// Sets the datagram destination of the latest request.
     #[inline]
     pub(crate) fn set_target(&mut self, to: Option<Target>) {
         match (self.requests.last_mut(), to) {
@@ -132,7 +132,7 @@ impl Batch {
         }
     }
 
-    /// Says which shared receive queue the latest request goes to.
+    /// Sets the remote shared receive queue of the latest request.
     #[inline]
     pub(crate) fn set_srqn(&mut self, srqn: u32) {
         match self.requests.last_mut() {
@@ -141,7 +141,7 @@ impl Batch {
         }
     }
 
-    /// Nothing of the batch will be posted.
+    /// Records an error, so that no request of the batch will be posted.
     #[inline]
     pub(crate) fn fail(&mut self, errno: Errno) {
         self.failed = Some(errno);
@@ -157,22 +157,22 @@ impl Batch {
     }
 }
 
-/// Where a queue pair's requests are built, call by call.
+/// State in which the requests of a queue pair are built, call by call.
 pub(crate) struct Builder {
-    /// Held by the thread between `wr_start` and `wr_complete`.
+    /// Spin lock; held by the thread that is between `wr_start` and `wr_complete`.
     taken: AtomicBool,
-    /// Bytes of inline data in a request, at most.
+    /// Maximum number of bytes of inline data in a request.
     inline_max: usize,
     batch: UnsafeCell<Batch>,
 }
 
 impl Builder {
-    /// For requests with up to `inline_max` bytes of inline data.
+    /// Creates a builder for requests with up to `inline_max` bytes of inline data.
     pub(crate) fn new(inline_max: u32) -> Self {
         Self { taken: AtomicBool::new(false), inline_max: inline_max as usize, batch: UnsafeCell::default() }
     }
 
-    /// Returns how many bytes of inline data a request may have.
+    /// Returns the maximum number of bytes of inline data in a request.
     #[inline]
     pub(crate) fn inline_max(&self) -> usize {
         self.inline_max
@@ -186,20 +186,20 @@ impl Builder {
         }
     }
 
-    /// Lets other threads build requests.
+    /// Allows other threads to build requests.
     #[inline]
     pub(crate) fn give_back(&self) {
         self.taken.store(false, Ordering::Release);
     }
 
-    /// Returns what is being built.
+    /// Returns the batch that is being built.
     ///
     /// # Safety
-    /// The caller is between `take` and `give_back`, and makes one reference at a time.
+    /// The caller is between `take` and `give_back`, and creates one reference at a time.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "`taken` is the lock of what this leads to")]
     pub(crate) unsafe fn batch(&self) -> &mut Batch {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { &mut *self.batch.get() }
     }
 }

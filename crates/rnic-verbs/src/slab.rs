@@ -1,6 +1,6 @@
-//! Tables of things by small numbers that are used again.
+//! Tables of objects by small integer handles, which are reused.
 
-/// A table.
+/// A table of values by handle.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<Option<T>>,
@@ -12,7 +12,7 @@ impl<T> Slab<T> {
         Self { slots: Vec::new(), free: Vec::new() }
     }
 
-    /// Puts `value` in; answers its handle.
+    /// Inserts `value`; returns its handle.
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         match self.free.pop() {
             Some(handle) => {
@@ -46,7 +46,7 @@ impl<T> Slab<T> {
         self.slots.get_mut(handle as usize)?.as_mut()
     }
 
-    /// The handle of the first that `is` says.
+    /// Returns the handle of the first value for which `is` returns true.
     pub(crate) fn find(&self, is: impl Fn(&T) -> bool) -> Option<u32> {
         self.slots.iter().position(|slot| slot.as_ref().is_some_and(&is)).map(|at| at as u32)
     }

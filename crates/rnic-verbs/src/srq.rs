@@ -22,17 +22,17 @@ fn create(
     if attr.max_wr == 0 || attr.max_wr > WORK_REQUESTS_MAX || attr.max_sge > SGE_MAX as u32 {
         return Err(Errno::INVALID);
     }
-    // SAFETY: a program hands over protection domains that it has made.
+    // SAFETY: programs pass protection domains that they have created.
     let (context, pd_handle) = unsafe { ((*pd).context, (*pd).handle) };
     // SAFETY: as above.
     let mut core = unsafe { Context::of(context) }.shared.enter()?;
     let domain = pd_id(&core, pd_handle)?;
-    // A queue without entries for data is legal in verbs, and takes one here.
+    // A queue without scatter/gather entries is valid in verbs; here it gets one entry.
     attr.max_sge = attr.max_sge.max(1);
     let (id, xrcd) = match shared {
         None => (core.nic.verbs().create_srq(domain, attr.max_wr, attr.max_sge)?, None),
         Some((xrcd, cq)) => {
-            // SAFETY: a program hands over objects that it has made.
+            // SAFETY: programs pass objects that they have created.
             let cq = core.cqs.get(unsafe { (*cq).handle }).ok_or(Errno::INVALID)?.id;
             // SAFETY: as above.
             let xrcd = unsafe { xrc::join(&mut core, xrcd) }?;
@@ -56,26 +56,26 @@ fn create(
     Ok(object.cast())
 }
 
-/// `ibv_create_srq`.
+/// Implements `ibv_create_srq`.
 ///
 /// # Safety
-/// `pd` is a living protection domain, `init` may be read and written.
+/// `pd` is a valid protection domain, `init` may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> *mut ibv_srq {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let init = unsafe { &mut *init };
     pointer(create(pd, init.srq_context, &mut init.attr, None))
 }
 
-/// What `ibv_create_srq_ex` calls.
+/// Implements `ibv_create_srq_ex`.
 ///
 /// # Safety
-/// `init` may be read and written, and names living objects.
+/// `init` may be read and written, and refers to valid objects.
 pub(crate) unsafe extern "C" fn create_srq_ex(
     _context: *mut ibv_context,
     init: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let init = unsafe { &mut *init };
     let names = |bit: u32| init.comp_mask & bit != 0;
     let of_xrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
@@ -95,29 +95,29 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
     pointer(create(init.pd, init.srq_context, &mut init.attr, shared))
 }
 
-/// What `ibv_get_srq_num` calls: only those of XRC have numbers.
+/// Implements `ibv_get_srq_num`: only shared receive queues of XRC have numbers.
 ///
 /// # Safety
-/// `srq` is a living shared receive queue, `into` may be written.
+/// `srq` is a valid shared receive queue, `into` may be written.
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, into: *mut u32) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*srq).context), (*srq).handle) };
     number(context.shared.enter().and_then(|core| {
         let known = core.srqs.get(handle).ok_or(Errno::INVALID)?;
         known.xrcd.ok_or(Errno::UNSUPPORTED)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { *into = known.id.number() };
         Ok(())
     }))
 }
 
-/// `ibv_modify_srq`: sets the size, the limit, or both.
+/// Implements `ibv_modify_srq`: sets the size, the limit, or both.
 ///
 /// # Safety
-/// `srq` is a living shared receive queue, `attr` may be read.
+/// `srq` is a valid shared receive queue, `attr` may be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, handle, attr) = unsafe { (Context::of((*srq).context), (*srq).handle, &*attr) };
     let mask = mask as u32;
     number(context.shared.enter().and_then(|mut core| {
@@ -131,12 +131,13 @@ pub unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_at
         if sets_limit && attr.srq_limit > max_wr {
             return Err(Errno::INVALID);
         }
-        // The new limit first where it is lower, the new size first where that is larger: each holds beside the other.
+        // A lower limit is set before the resize, a limit above the old size after it, so that the limit never exceeds
+        // the size.
         if sets_limit && attr.srq_limit <= before.max_wr {
             core.nic.verbs().set_srq_limit(id, attr.srq_limit)?;
         }
         if sets_size && let Err(error) = core.nic.verbs().resize_srq(id, attr.max_wr) {
-            // Both or none.
+            // On failure, restore the limit: either both changes take effect or none.
             core.nic.verbs().set_srq_limit(id, before.limit)?;
             return Err(error.into());
         }
@@ -147,31 +148,31 @@ pub unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_at
     }))
 }
 
-/// `ibv_query_srq`.
+/// Implements `ibv_query_srq`.
 ///
 /// # Safety
-/// `srq` is a living shared receive queue, `attr` may be written.
+/// `srq` is a valid shared receive queue, `attr` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*srq).context), (*srq).handle) };
     number(context.shared.enter().and_then(|core| {
         let id = core.srqs.get(handle).ok_or(Errno::INVALID)?.id;
-        // The engine's own state: its event disarms the limit.
+        // Query the engine's current state, because the limit event disarms the limit.
         let now = core.nic.query_srq(id).ok_or(Errno::INVALID)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { *attr = ibv_srq_attr { max_wr: now.max_wr, max_sge: now.max_sge, srq_limit: now.limit } };
         Ok(())
     }))
 }
 
-/// `ibv_destroy_srq`: waits until all its events are acknowledged.
+/// Implements `ibv_destroy_srq`: waits until all its events are acknowledged.
 ///
 /// # Safety
-/// `srq` is a living shared receive queue, and not used again if this succeeds.
+/// `srq` is a valid shared receive queue, and not used again if this succeeds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*srq).context), (*srq).handle) };
     let object = srq.cast::<SrqObject>();
     number(context.shared.enter().and_then(|mut core| {
@@ -184,8 +185,8 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
         }
         drop(core);
         context.shared.events.forget(|waiting| waiting.element.pointer() == object.cast());
-        // SAFETY: nothing leads to the object any more but the events that the program has fetched, for which this
-        // waits; `create` made a box of it, and the caller gives it up.
+        // SAFETY: the only remaining references to the object are events that the program has fetched, whose
+        // acknowledgement this call waits for; `create` allocated it as a `Box`, and the caller gives up ownership.
         unsafe {
             (*object).events.wait();
             drop(Box::from_raw(object));

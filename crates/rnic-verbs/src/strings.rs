@@ -1,4 +1,5 @@
-//! Names of numbers, and rates. The names are those that people search for and scripts compare with.
+//! Names of enumeration values, and conversion of rates. The names are those of rdma-core, which users search for and
+//! scripts compare with.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -8,7 +9,7 @@ fn name(names: &[&'static CStr], index: i64, otherwise: &'static CStr) -> *const
     usize::try_from(index).ok().and_then(|index| names.get(index)).unwrap_or(&otherwise).as_ptr()
 }
 
-/// `ibv_wc_status_str`.
+/// Implements `ibv_wc_status_str`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_wc_status_str(status: u32) -> *const c_char {
     const NAMES: [&CStr; 24] = [
@@ -40,7 +41,7 @@ pub extern "C" fn ibv_wc_status_str(status: u32) -> *const c_char {
     name(&NAMES, i64::from(status), c"unknown")
 }
 
-/// `ibv_event_type_str`.
+/// Implements `ibv_event_type_str`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_event_type_str(event: u32) -> *const c_char {
     const NAMES: [&CStr; 20] = [
@@ -68,7 +69,7 @@ pub extern "C" fn ibv_event_type_str(event: u32) -> *const c_char {
     name(&NAMES, i64::from(event), c"unknown")
 }
 
-/// `ibv_node_type_str`.
+/// Implements `ibv_node_type_str`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_node_type_str(node_type: i32) -> *const c_char {
     const NAMES: [&CStr; 8] = [
@@ -84,14 +85,14 @@ pub extern "C" fn ibv_node_type_str(node_type: i32) -> *const c_char {
     name(&NAMES, i64::from(node_type), c"unknown")
 }
 
-/// `ibv_port_state_str`.
+/// Implements `ibv_port_state_str`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_port_state_str(port_state: u32) -> *const c_char {
     const NAMES: [&CStr; 6] = [c"no state change (NOP)", c"down", c"init", c"armed", c"active", c"active defer"];
     name(&NAMES, i64::from(port_state), c"unknown")
 }
 
-/// `enum ibv_rate`: its number, as a multiple of 2.5 Gbit/s where it is one, in Mbit/s.
+/// `enum ibv_rate`: its number, the rate as a multiple of 2.5 Gbit/s where it is one, and the rate in Mbit/s.
 const RATES: [(c_int, c_int, c_int); 23] = [
     (2, 1, 2_500),
     (5, 2, 5_000),
@@ -118,31 +119,31 @@ const RATES: [(c_int, c_int, c_int); 23] = [
     (24, 480, 1_275_000),
 ];
 
-/// `ibv_rate_to_mult`.
+/// Implements `ibv_rate_to_mult`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_rate_to_mult(rate: c_int) -> c_int {
     RATES.iter().find(|row| row.0 == rate).map_or(-1, |row| row.1)
 }
 
-/// `mult_to_ibv_rate`.
+/// Implements `mult_to_ibv_rate`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mult_to_ibv_rate(mult: c_int) -> c_int {
     RATES.iter().find(|row| row.1 == mult && mult > 0).map_or(0, |row| row.0)
 }
 
-/// `ibv_rate_to_mbps`.
+/// Implements `ibv_rate_to_mbps`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_rate_to_mbps(rate: c_int) -> c_int {
     RATES.iter().find(|row| row.0 == rate).map_or(-1, |row| row.2)
 }
 
-/// `mbps_to_ibv_rate`.
+/// Implements `mbps_to_ibv_rate`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> c_int {
     RATES.iter().find(|row| row.2 == mbps).map_or(0, |row| row.0)
 }
 
-/// The least MTU of verbs' enumeration that carries `bytes`, or the greatest one there is.
+/// Returns the payload bytes of an `ibv_mtu` code; `None` when the code is not valid.
 pub(crate) fn mtu_bytes(mtu: u32) -> Option<u32> {
     (IBV_MTU_256..=IBV_MTU_4096).contains(&mtu).then(|| 128 << mtu)
 }

@@ -1,4 +1,4 @@
-//! `ibv_read_sysfs_file`, without the kernel's `/sys`.
+//! `ibv_read_sysfs_file`, served from the device's own tree instead of the kernel's `/sys`.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
@@ -6,7 +6,7 @@ use std::ptr;
 use crate::errno::Errno;
 use crate::tree::{Node, Place, Tree};
 
-/// The contents of `file` in `dir`, without the newline; `None` when there is no such file.
+/// Returns the contents of `file` in `dir`, without the newline; `None` when there is no such file.
 pub(crate) fn read(dir: &str, file: &str) -> Option<String> {
     match Tree::now().resolve(&format!("{dir}/{file}"), true) {
         Place::Node(_, Node::File(contents)) => Some(contents.read()),
@@ -14,10 +14,10 @@ pub(crate) fn read(dir: &str, file: &str) -> Option<String> {
     }
 }
 
-/// `ibv_read_sysfs_file`: answers how many bytes it has written, or -1.
+/// Implements `ibv_read_sysfs_file`: returns the number of bytes written, or -1.
 ///
 /// # Safety
-/// `dir` and `file` are C strings, `into` leads to `len` bytes that may be written.
+/// `dir` and `file` are C strings, `into` points to `len` writable bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_read_sysfs_file(
     dir: *const c_char,
@@ -25,7 +25,7 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
     into: *mut c_char,
     len: usize,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (dir, file) = unsafe { (CStr::from_ptr(dir), CStr::from_ptr(file)) };
     let text = read(&dir.to_string_lossy(), &file.to_string_lossy());
     let Some(text) = text.filter(|_| len > 0) else {
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
         return -1;
     };
     let count = text.len().min(len - 1);
-    // SAFETY: the caller's promise, and there is room for a zero behind it.
+    // SAFETY: guaranteed by the caller, and there is space for a terminating zero byte.
     unsafe {
         ptr::copy_nonoverlapping(text.as_ptr().cast::<c_char>(), into, count);
         *into.add(count) = 0;
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
     count as c_int
 }
 
-/// `ibv_get_sysfs_path`.
+/// Implements `ibv_get_sysfs_path`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     c"/sys".as_ptr()

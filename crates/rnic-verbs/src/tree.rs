@@ -1,11 +1,13 @@
-//! The files at which programs look for a device: one tree, as the kernel lays it out for an adapter on PCI Express.
+//! The files in which programs look for a device: one tree, with the layout that the kernel uses for an adapter on PCI
+//! Express.
 //!
-//! [`nodes`] says what there is, as data; this module finds its way in it as the kernel does: component by component,
-//! through links, with `..` going up from where a link has led. The path shim (`shim/`) puts it under the C library's
-//! calls by way of [`crate::paths`], and `ibv_read_sysfs_file` reads it directly. Nothing stands in any file system.
+//! [`nodes`] contains the tree as data; this module resolves paths in it as the kernel does: component by component,
+//! through links, where `..` refers to the parent of a link's target. The path shim (`shim/`) serves it to the C
+//! library's calls through [`crate::paths`], and `ibv_read_sysfs_file` reads it directly. The tree does not exist in
+//! any file system.
 //!
-//! Some directories exist for the kernel's own devices too (`/sys/class/infiniband`, `/dev/infiniband`): there a name
-//! that the tree does not have is the kernel's to answer. Everywhere else in the tree such a name does not exist.
+//! Some directories exist for the kernel's own devices too (`/sys/class/infiniband`, `/dev/infiniband`): there, a name
+//! that is not in the tree is left to the kernel. Everywhere else in the tree such a name does not exist.
 
 mod counters;
 mod nodes;
@@ -16,30 +18,30 @@ use std::time::{Duration, Instant};
 
 pub(crate) use counters::Counter;
 
-/// What stands at a path.
+/// A node of the tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Node {
-    /// A directory; `is_shared` when the kernel may have one too.
+    /// A directory; `is_shared` when the kernel may have a directory of the same path.
     Directory { is_shared: bool },
-    /// A file.
+    /// A regular file.
     File(Contents),
-    /// A symbolic link, and where it leads from its directory.
+    /// A symbolic link, with its target relative to its directory.
     Link(String),
     /// A character device.
     Device { major: u32, minor: u32 },
 }
 
-/// What is in a file.
+/// Contents of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Contents {
-    /// This, and the end of the line.
+    /// Fixed text, to which a newline is added.
     Text(String),
-    /// What has been counted until it is read.
+    /// Value of a counter at the time of the read.
     Count(Counter),
 }
 
 impl Contents {
-    /// What a reader gets, without the end of the line.
+    /// Returns the contents without the final newline.
     pub(crate) fn read(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -48,30 +50,31 @@ impl Contents {
     }
 }
 
-/// Where a path leads.
+/// Result of a path resolution.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Place<'a> {
-    /// To nothing of the tree, nor through it: the kernel's.
+    /// The path neither ends in the tree nor passes through it: left to the kernel.
     Foreign,
-    /// Through the tree and out of it, to this path of the kernel's.
+    /// The path passes through the tree and leaves it; contains the resulting path of the kernel.
     Outside(String),
-    /// To a node, by this path without links.
+    /// The path ends at a node; contains the path of the node without links.
     Node(String, &'a Node),
-    /// Nowhere: the number of the error.
+    /// The path cannot be resolved; contains the error number.
     Failed(i32),
 }
 
-/// All nodes, by path.
+/// All nodes of the tree, by path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     nodes: BTreeMap<String, Node>,
 }
 
 impl Tree {
-    /// The tree as it is now, or was a moment ago: who looks at one path looks at others.
+    /// Returns the current tree, cached for a short time (`FRESH`), because programs usually inspect several paths in a
+    /// row.
     pub(crate) fn now() -> Arc<Self> {
         static LATEST: Mutex<Option<(Instant, Arc<Tree>)>> = Mutex::new(None);
-        // Nobody waits: a process may have been forked while another thread had the lock.
+        // Never wait for the lock, because the process may have been forked while another thread held it.
         let latest = LATEST.try_lock();
         if let Ok(latest) = &latest
             && let Some((made, tree)) = &**latest
@@ -86,12 +89,12 @@ impl Tree {
         tree
     }
 
-    /// The node at a path without links or dots.
+    /// Returns the node at a path without links or dots.
     pub(crate) fn get(&self, path: &str) -> Option<&Node> {
         self.nodes.get(path)
     }
 
-    /// The names in a directory, of the tree's own or one of the kernel's that the tree adds names to.
+    /// Returns the names in a directory of the tree, or the names that the tree adds to a directory of the kernel.
     pub(crate) fn children<'a>(&'a self, directory: &str) -> impl Iterator<Item = (&'a str, &'a Node)> {
         let prefix = format!("{}/", directory.trim_end_matches('/'));
         let from = prefix.clone();
@@ -99,11 +102,11 @@ impl Tree {
         inside.filter(|(name, _)| !name.contains('/'))
     }
 
-    /// Follows `path`, which begins at the root; a link in its last place only if `follows`.
+    /// Resolves the absolute path `path`; a link in its last component is only followed if `follows` is set.
     pub(crate) fn resolve(&self, path: &str, follows: bool) -> Place<'_> {
         let must_be_directory = path.ends_with('/');
         let mut left: VecDeque<String> = path.split('/').map(str::to_owned).collect();
-        // Whether the kernel, given `path`, would be somewhere else.
+        // `has_left` is true when the kernel would resolve `path` to a different location.
         let (mut at, mut has_left, mut links) = (String::new(), false, 0);
         while let Some(name) = left.pop_front() {
             match name.as_str() {
@@ -146,7 +149,8 @@ impl Tree {
         }
     }
 
-    /// One directory up. Outside of the tree a link of the kernel's may have led here.
+    /// Returns the parent directory. Outside the tree, `path` may contain links of the kernel, which are resolved
+    /// first.
     fn parent_of(&self, path: &str) -> String {
         let real = if self.get(path).is_some() { None } else { std::fs::canonicalize(path).ok() };
         let path = real.as_ref().and_then(|real| real.to_str()).unwrap_or(path);
@@ -154,10 +158,10 @@ impl Tree {
     }
 }
 
-/// How old a tree may be: interfaces and addresses come and go.
+/// Maximum age of a cached tree, because interfaces and addresses change.
 const FRESH: Duration = Duration::from_millis(50);
 
-/// Links on one way, at most, as in the kernel.
+/// Maximum number of links followed in one resolution, as in the kernel.
 const LINKS_MAX: u32 = 40;
 
 #[cfg(test)]

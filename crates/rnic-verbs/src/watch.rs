@@ -1,4 +1,4 @@
-//! Looking at an opened device from outside: captures, and counters for `rnic top`.
+//! Observation of an opened device: packet captures, and counters for `rnic top`.
 
 use std::sync::{Arc, Once};
 
@@ -10,10 +10,11 @@ use crate::device;
 use crate::errno::{Errno, Result};
 use crate::heap::Busy;
 
-/// Begins the capture that was asked for, if one was.
+/// Starts the packet capture if the settings request one.
 ///
 /// # Errors
-/// When it cannot be written, which is said on standard error: a capture that is missed is found out too late.
+/// When the capture file cannot be written, which is also reported on standard error: otherwise a missing capture would
+/// be noticed too late.
 pub(crate) fn capture(nic: &mut Nic, settings: &Settings) -> Result<()> {
     let said = |error: &dyn std::fmt::Display| {
         complain(error);
@@ -22,20 +23,21 @@ pub(crate) fn capture(nic: &mut Nic, settings: &Settings) -> Result<()> {
     let Some(file) = settings.open_capture().map_err(|error| said(&error))? else { return Ok(()) };
     static AT_EXIT: Once = Once::new();
     AT_EXIT.call_once(|| {
-        // SAFETY: the function is there as long as the process is: the shared object is never unloaded.
+        // SAFETY: the function exists until the process exits, because the shared object is never unloaded.
         unsafe { libc::atexit(write_out) };
     });
     nic.start_capture(Box::new(file)).map_err(|error| said(&error))
 }
 
-/// Most programs close nothing before they end.
+/// Writes captured packets to the file at process exit, because most programs exit without closing the device.
 extern "C" fn write_out() {
-    // A packet that comes now would have the signal handler write into the capture that this thread has locked.
+    // A packet that arrives now would make the signal handler write into the capture that this thread has locked.
     let _busy = Busy::begin();
     CaptureFile::flush_all();
 }
 
-/// Answers watchers until it is dropped; none when the system does not let us, and the program runs on unwatched.
+/// Serves observers until the result is dropped; returns `None` when the system does not permit it, and the program
+/// runs unobserved.
 pub(crate) fn observe(shared: &Arc<Shared>, settings: &Settings, wire: &str) -> Option<Observer> {
     let identity = Identity::of_process(device::NAME, wire, settings);
     let shared = Arc::downgrade(shared);

@@ -1,4 +1,4 @@
-//! Addresses: from GIDs to peers of the NIC and back.
+//! Addresses: conversion between GIDs, IP addresses and peers of the NIC.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -8,7 +8,7 @@ use rnic_host::{Nic, NicConfig, NicError, Settings};
 use crate::abi::ibv_gid;
 use crate::cancel::Uncancelled;
 
-/// An address of this host that a GID stands for.
+/// An address of this host that has a GID.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Address {
     pub(crate) ip: IpAddr,
@@ -20,7 +20,7 @@ impl Address {
         gid_of(self.ip)
     }
 
-    /// The number of its interface; 0 when that is gone.
+    /// Returns the index of its interface; 0 when the interface no longer exists.
     pub(crate) fn interface_index(&self) -> u32 {
         let name = std::ffi::CString::new(self.interface.as_str()).unwrap_or_default();
         // SAFETY: a C string that outlives the call.
@@ -28,7 +28,7 @@ impl Address {
     }
 }
 
-/// The GID of an address; one of IPv4 is mapped into IPv6.
+/// Returns the GID of an address; an IPv4 address is mapped into IPv6.
 pub(crate) fn gid_of(ip: IpAddr) -> ibv_gid {
     let v6 = match ip {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -37,7 +37,7 @@ pub(crate) fn gid_of(ip: IpAddr) -> ibv_gid {
     ibv_gid { raw: v6.octets() }
 }
 
-/// The address that a GID stands for, unless it is that of nobody or of a group.
+/// Returns the address of a GID, unless it is unspecified or a multicast address.
 pub(crate) fn ip_of(gid: &ibv_gid) -> Option<IpAddr> {
     let ip = Ipv6Addr::from(gid.raw).to_canonical();
     (!ip.is_unspecified() && !ip.is_multicast()).then_some(ip)
@@ -51,14 +51,14 @@ pub(crate) fn open(settings: &Settings) -> Result<Nic, NicError> {
     Nic::open(settings.to_nic_config(NicConfig::shared()))
 }
 
-/// Addresses of this host, in the order of the GID table.
+/// Returns the addresses of this host, in the order of the GID table.
 pub(crate) fn addresses() -> Vec<Address> {
     let _uncancelled = Uncancelled::begin();
     let found = rnic_host::local_addresses().unwrap_or_default();
     found.into_iter().take(GIDS_MAX).map(|found| Address { ip: found.ip, interface: found.interface }).collect()
 }
 
-/// Whoever has the address `remote`, as seen from our address `local`.
+/// Returns the peer with the address `remote`, as seen from the local address `local`.
 ///
 /// # Errors
 /// As [`Nic::acquire_host`].
@@ -66,5 +66,5 @@ pub(crate) fn acquire(nic: &mut Nic, remote: IpAddr, local: IpAddr) -> Result<Pe
     nic.acquire_host(remote, Some(local))
 }
 
-/// GIDs of the port: an index is a byte in most of verbs' structures.
+/// Maximum number of GIDs of the port, because an index is a byte in most structures of verbs.
 const GIDS_MAX: usize = 255;

@@ -13,38 +13,38 @@ use crate::object::{self, QpObject};
 use crate::post;
 use crate::request::{self, Batch, Data, List, Request, Target};
 
-/// Begins a request.
+/// Starts a request.
 ///
 /// # Safety
 /// C calls it between `wr_start` and `wr_complete`.
 unsafe fn begin(qp: *mut ibv_qp_ex, op: SendOp) {
-    // SAFETY: the caller's promise; the identifier and the flags are fields that the program sets before.
+    // SAFETY: guaranteed by the caller; the identifier and the flags are fields that the program sets before the call.
     let (object, wr_id, flags) = unsafe { (object::qp_ex(qp), (*qp).wr_id, (*qp).wr_flags) };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { object.builder.batch() }.begin(wr_id, op, request::flags(flags));
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_atomic_cmp_swp(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, compare: u64, swap: u64) {
     // SAFETY: C calls it between `wr_start` and `wr_complete`.
     unsafe { begin(qp, SendOp::CompareSwap { remote: RemoteMemory { addr, rkey }, compare, swap }) };
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, add: u64) {
     // SAFETY: as above.
     unsafe { begin(qp, SendOp::FetchAdd { remote: RemoteMemory { addr, rkey }, add }) };
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
     // SAFETY: as above.
     unsafe { begin(qp, SendOp::LocalInvalidate { rkey }) };
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_bind_mw(qp: *mut ibv_qp_ex, window: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) {
-    // SAFETY: C hands over what the header says.
+    // SAFETY: C passes the arguments that the header specifies.
     match unsafe { mw::binding(window, rkey, &*info) } {
         // SAFETY: as above.
         Ok(op) => unsafe { begin(qp, op) },
@@ -53,15 +53,15 @@ unsafe extern "C" fn wr_bind_mw(qp: *mut ibv_qp_ex, window: *mut ibv_mw, rkey: u
     }
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, value: *const c_void) {
-    // SAFETY: C hands over eight bytes.
+    // SAFETY: C passes a pointer to eight bytes.
     let value = unsafe { std::ptr::read_unaligned(value.cast::<[u8; 8]>()) };
     // SAFETY: as above.
     unsafe { begin(qp, SendOp::AtomicWrite { remote: RemoteMemory { addr, rkey }, value }) };
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_flush(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, len: usize, placement: u8, selectivity: u8) {
     match u32::try_from(len) {
         // SAFETY: as above.
@@ -73,89 +73,89 @@ unsafe extern "C" fn wr_flush(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, len: usi
     }
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, srqn: u32) {
     // SAFETY: as above.
     unsafe { object::qp_ex(qp).builder.batch() }.set_srqn(srqn);
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
     // SAFETY: as above.
     unsafe { begin(qp, SendOp::Read { remote: RemoteMemory { addr, rkey } }) };
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
     // SAFETY: as above.
     unsafe { begin(qp, SendOp::Write { remote: RemoteMemory { addr, rkey }, immediate: None }) };
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, immediate: u32) {
     let immediate = Some(u32::from_be(immediate));
     // SAFETY: as above.
     unsafe { begin(qp, SendOp::Write { remote: RemoteMemory { addr, rkey }, immediate }) };
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
     // SAFETY: as above.
     unsafe { begin(qp, SendOp::Send { immediate: None }) };
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, immediate: u32) {
     // SAFETY: as above.
     unsafe { begin(qp, SendOp::Send { immediate: Some(u32::from_be(immediate)) }) };
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_send_inv(qp: *mut ibv_qp_ex, rkey: u32) {
     // SAFETY: as above.
     unsafe { begin(qp, SendOp::SendInvalidate { rkey }) };
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     // SAFETY: as above.
     unsafe { wr_set_sge_list(qp, 1, &ibv_sge { addr, length, lkey }) };
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, first: *const ibv_sge) {
     let mut list = List::EMPTY;
     let mut pushed = Ok(());
     for index in 0..count {
-        // SAFETY: C hands over so many entries.
+        // SAFETY: C passes an array with this number of entries.
         pushed = pushed.and_then(|()| list.push(unsafe { &*first.add(index) }));
     }
     // SAFETY: C calls it between `wr_start` and `wr_complete`.
     unsafe { object::qp_ex(qp).builder.batch() }.set_data(pushed.map(|()| Data::List(Box::new(list))));
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
     // SAFETY: as above.
     unsafe { wr_set_inline_data_list(qp, 1, &ibv_data_buf { addr, length }) };
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, first: *const ibv_data_buf) {
-    // SAFETY: C hands over a living queue pair.
+    // SAFETY: C passes a valid queue pair.
     let most = unsafe { object::qp_ex(qp) }.builder.inline_max();
     let mut bytes = Vec::new();
     let mut data = Ok(());
     for index in 0..count {
-        // SAFETY: C hands over so many entries.
+        // SAFETY: C passes an array with this number of entries.
         let buffer = unsafe { &*first.add(index) };
-        // Before anything is read: what is refused may lead anywhere.
+        // Checked before any data is read, because the address of a refused buffer may be invalid.
         if buffer.length > most - bytes.len() {
             data = Err(Errno::INVALID);
             break;
         }
         if buffer.length > 0 {
-            // SAFETY: an entry leads to as many bytes as it says.
+            // SAFETY: the entry refers to readable memory of its length.
             bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(buffer.addr.cast(), buffer.length) });
         }
     }
@@ -163,9 +163,9 @@ unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, f
     unsafe { object::qp_ex(qp).builder.batch() }.set_data(data.map(|()| Data::Inline(bytes)));
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, remote_qpn: u32, remote_qkey: u32) {
-    // SAFETY: as above; the address handle is one that the program has made.
+    // SAFETY: as above; the address handle was created by the program.
     let (batch, handle) = unsafe {
         let handle = (!ah.is_null()).then(|| (*ah).handle);
         (object::qp_ex(qp).builder.batch(), handle)
@@ -173,24 +173,24 @@ unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, remote_
     batch.set_target(handle.map(|handle| Target { handle, qpn: remote_qpn, qkey: remote_qkey }));
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
-    // SAFETY: C hands over a living queue pair.
+    // SAFETY: C passes a valid queue pair.
     let builder = unsafe { &object::qp_ex(qp).builder };
     builder.take();
-    // SAFETY: the lock is ours.
+    // SAFETY: this thread holds the lock.
     unsafe { builder.batch() }.clear();
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
-    // SAFETY: C hands over a living queue pair.
+    // SAFETY: C passes a valid queue pair.
     unsafe { object::qp_ex(qp) }.builder.give_back();
 }
 
-// SAFETY: C calls it, by the pointer in the structure, with what the header says.
+// SAFETY: C calls it through the pointer in the structure, with the arguments that the header specifies.
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
-    // SAFETY: C hands over a living queue pair.
+    // SAFETY: C passes a valid queue pair.
     let object = unsafe { object::qp_ex(qp) };
     // SAFETY: C calls it after `wr_start`, which took the lock.
     let posted = post_all(object, unsafe { object.builder.batch() });
@@ -198,10 +198,10 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     posted.err().map_or(0, |errno| errno.0)
 }
 
-/// Posts all or nothing: everything that can be wrong is looked at before anything is queued.
+/// Posts all requests or none: everything that can fail is checked before any request is queued.
 fn post_all(object: &QpObject, batch: &Batch) -> Result<()> {
     let requests = batch.requests()?;
-    // SAFETY: a queue pair's context is open as long as it lives.
+    // SAFETY: the context of a queue pair stays open while the queue pair exists.
     let mut core = unsafe { Context::of(object.c.qp_base.context) }.shared.enter()?;
     let handle = object.c.qp_base.handle;
     let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
@@ -218,8 +218,8 @@ fn post_all(object: &QpObject, batch: &Batch) -> Result<()> {
     posted
 }
 
-/// Whether [`post_one`] will post `request`, as far as it does not need room that others take before. Nothing is
-/// changed.
+/// Checks that [`post_one`] will be able to post `request`, except for queue space that earlier requests of the batch
+/// use. Changes no state.
 fn check_one(core: &Core, handle: u32, request: &Request) -> Result<()> {
     let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
     let placed;
@@ -228,7 +228,7 @@ fn check_one(core: &Core, handle: u32, request: &Request) -> Result<()> {
         Data::Inline(bytes) => {
             post::check_inline(core, handle, &request.op)?;
             let mut list = List::EMPTY;
-            // Where it will lie does not matter to the check.
+            // The address of the inline data does not matter to the check.
             list.push(&ibv_sge { addr: 0, length: bytes.len() as u32, lkey: 0 })?;
             placed = list;
             &placed
@@ -245,7 +245,7 @@ fn post_one(core: &mut Core, handle: u32, request: &Request) -> Result<()> {
         Data::List(list) => list,
         Data::Inline(bytes) => {
             post::check_inline(core, handle, &request.op)?;
-            // SAFETY: the bytes are a vector of ours.
+            // SAFETY: the bytes are in a vector owned by this library.
             placed = unsafe { post::put_inline(core, handle, &[(bytes.as_ptr() as u64, bytes.len())]) }?;
             &placed
         }
@@ -265,7 +265,7 @@ const UNRELIABLE: u64 = DATAGRAM
 const RELIABLE: u64 =
     UNRELIABLE | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 
-/// Whether a queue pair of this type can do all of `operations`.
+/// Returns whether a queue pair of this type supports all of `operations`.
 pub(crate) fn supports(qp_type: u32, operations: u64) -> bool {
     let all = match qp_type {
         IBV_QPT_RC => RELIABLE | IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_FLUSH,
@@ -277,7 +277,7 @@ pub(crate) fn supports(qp_type: u32, operations: u64) -> bool {
     operations & !all == 0
 }
 
-/// Fills in the functions that were asked for.
+/// Sets the function pointers for the requested operations.
 pub(crate) fn fill(c: &mut ibv_qp_ex, operations: u64) {
     let asked = |operation: u64| operations & operation != 0;
     c.wr_rdma_write = asked(IBV_QP_EX_WITH_RDMA_WRITE).then_some(wr_rdma_write as _);

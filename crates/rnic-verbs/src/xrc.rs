@@ -1,7 +1,7 @@
 //! Domains of extended reliable connections (XRC).
 //!
-//! A domain is shared by whoever opens it with a descriptor of the same file. With an adapter that works between
-//! processes; here each process has a device of its own, so a domain is shared within one opened device.
+//! A domain is shared by all callers that open it with a descriptor of the same file. With a hardware adapter that
+//! works between processes; here each process has its own device, so a domain is shared within one opened device.
 
 use std::ffi::c_int;
 
@@ -11,29 +11,29 @@ use crate::core::{Core, Xrcd};
 use crate::errno::{Errno, Result, number, pointer};
 use crate::file::File;
 
-/// A domain, for the program.
+/// The program's object for an XRC domain.
 #[repr(C)]
 pub(crate) struct XrcdObject {
     c: ibv_xrcd,
     handle: u32,
 }
 
-/// The handle of the domain behind a pointer of the program's; it counts one user more.
+/// Returns the handle of the domain behind a program's pointer, and counts one more user of it.
 ///
 /// # Safety
-/// `xrcd` is null or a living domain.
+/// `xrcd` is null or a valid domain.
 pub(crate) unsafe fn join(core: &mut Core, xrcd: *mut ibv_xrcd) -> Result<u32> {
     if core.transport.falcon().is_some() {
         rnic_host::complain("extended reliable connections (XRC) need a transport of the RoCE family: --transport irn");
         return Err(Errno::UNSUPPORTED);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let handle = unsafe { xrcd.cast::<XrcdObject>().as_ref() }.ok_or(Errno::INVALID)?.handle;
     core.xrcds.get_mut(handle).ok_or(Errno::INVALID)?.users += 1;
     Ok(handle)
 }
 
-/// A queue pair or shared receive queue of the domain is gone.
+/// Counts one user less of the domain, when a queue pair or shared receive queue in it is destroyed.
 pub(crate) fn part(core: &mut Core, handle: u32) {
     if let Some(domain) = core.xrcds.get_mut(handle) {
         domain.users -= 1;
@@ -45,7 +45,7 @@ fn open(context: *mut ibv_context, init: &ibv_xrcd_init_attr) -> Result<*mut ibv
         return Err(Errno::INVALID);
     }
     let has = |flag: c_int| init.oflags & flag != 0;
-    // SAFETY: a program hands over contexts that it has opened.
+    // SAFETY: programs pass contexts that they have opened.
     let mut core = unsafe { Context::of(context) }.shared.enter()?;
     let file = if init.fd < 0 { None } else { Some(File::of(init.fd).ok_or(Errno(libc::EBADF))?) };
     let found = file.and_then(|file| core.xrcds.find(|known| known.file == Some(file)));
@@ -59,22 +59,22 @@ fn open(context: *mut ibv_context, init: &ibv_xrcd_init_attr) -> Result<*mut ibv
     Ok(Box::into_raw(Box::new(XrcdObject { c: ibv_xrcd { context }, handle })).cast())
 }
 
-/// What `ibv_open_xrcd` calls.
+/// Implements `ibv_open_xrcd`.
 ///
 /// # Safety
 /// `context` is open, `init` may be read.
 pub(crate) unsafe extern "C" fn open_xrcd(context: *mut ibv_context, init: *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     pointer(open(context, unsafe { &*init }))
 }
 
-/// What `ibv_close_xrcd` calls.
+/// Implements `ibv_close_xrcd`.
 ///
 /// # Safety
-/// `xrcd` is a living domain, and not used again if this succeeds.
+/// `xrcd` is a valid domain, and not used again if this succeeds.
 pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
     let object = xrcd.cast::<XrcdObject>();
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (context, handle) = unsafe { (Context::of((*object).c.context), (*object).handle) };
     number(context.shared.enter().and_then(|mut core| {
         let known = core.xrcds.get_mut(handle).ok_or(Errno::INVALID)?;
@@ -85,7 +85,7 @@ pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
         if known.opened == 0 {
             core.xrcds.remove(handle);
         }
-        // SAFETY: `open` made a box of it, and the caller gives it up.
+        // SAFETY: `open` allocated it as a `Box`, and the caller gives up ownership.
         drop(unsafe { Box::from_raw(object) });
         Ok(())
     }))

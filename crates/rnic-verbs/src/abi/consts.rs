@@ -1,11 +1,11 @@
-//! Numbers: enumerations of the header, as plain integers, because a program may hand over anything.
+//! Constants: enumerations of the header, as plain integers, because a program may pass any value.
 
 /// Declares the numbers of a C enumeration, each under its C name.
 macro_rules! numbers {
     ($($(#[$doc:meta])* $kind:ty { $($name:ident = $value:expr),* $(,)? })*) => {
         $($(pub(crate) const $name: $kind = $value;)*)*
 
-        /// Every number here by name, for the comparison with the header.
+        /// All numbers declared here, with their names, for the comparison with the header.
         pub(crate) const NUMBERS: &[(&str, i64)] = &[$($((stringify!($name), $value as i64)),*),*];
     };
 }
@@ -21,7 +21,7 @@ numbers! {
         IBV_GID_TYPE_IB = 0, IBV_GID_TYPE_ROCE_V1 = 1, IBV_GID_TYPE_ROCE_V2 = 2,
     }
     u8 { IBV_LINK_LAYER_ETHERNET = 2, }
-    /// Device and port.
+    /// Device and port attributes.
     u32 {
         IBV_DEVICE_MEM_WINDOW = 1 << 17, IBV_DEVICE_MEM_WINDOW_TYPE_2B = 1 << 24,
         IBV_DEVICE_RESIZE_MAX_WR = 1, IBV_DEVICE_CURR_QP_STATE_MOD = 1 << 7, IBV_DEVICE_SYS_IMAGE_GUID = 1 << 11,
@@ -33,7 +33,7 @@ numbers! {
         IBV_PORT_ACTIVE_DEFER = 5,
         IBV_ATOMIC_NONE = 0, IBV_ATOMIC_HCA = 1, IBV_ATOMIC_GLOB = 2,
     }
-    /// Events.
+    /// Asynchronous event types.
     u32 {
         IBV_EVENT_CQ_ERR = 0, IBV_EVENT_QP_FATAL = 1, IBV_EVENT_QP_REQ_ERR = 2, IBV_EVENT_QP_ACCESS_ERR = 3,
         IBV_EVENT_COMM_EST = 4, IBV_EVENT_SQ_DRAINED = 5, IBV_EVENT_PATH_MIG = 6, IBV_EVENT_PATH_MIG_ERR = 7,
@@ -42,7 +42,7 @@ numbers! {
         IBV_EVENT_SRQ_LIMIT_REACHED = 15, IBV_EVENT_QP_LAST_WQE_REACHED = 16, IBV_EVENT_CLIENT_REREGISTER = 17,
         IBV_EVENT_GID_CHANGE = 18, IBV_EVENT_WQ_FATAL = 19,
     }
-    /// Completions.
+    /// Completion statuses, opcodes and flags.
     u32 {
         IBV_WC_SUCCESS = 0, IBV_WC_LOC_LEN_ERR = 1, IBV_WC_LOC_QP_OP_ERR = 2, IBV_WC_LOC_EEC_OP_ERR = 3,
         IBV_WC_LOC_PROT_ERR = 4, IBV_WC_WR_FLUSH_ERR = 5, IBV_WC_MW_BIND_ERR = 6, IBV_WC_BAD_RESP_ERR = 7,
@@ -68,7 +68,7 @@ numbers! {
         IBV_CREATE_CQ_ATTR_SINGLE_THREADED = 1, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN = 2,
         IBV_CQ_ATTR_MODERATE = 1,
     }
-    /// Memory.
+    /// Memory registration and access flags.
     u32 {
         IBV_ACCESS_LOCAL_WRITE = 1, IBV_ACCESS_REMOTE_WRITE = 2, IBV_ACCESS_REMOTE_READ = 4,
         IBV_ACCESS_REMOTE_ATOMIC = 8, IBV_ACCESS_MW_BIND = 16, IBV_ACCESS_ZERO_BASED = 32,
@@ -91,14 +91,14 @@ numbers! {
     u32 {
         IBV_XRCD_INIT_ATTR_FD = 1, IBV_XRCD_INIT_ATTR_OFLAGS = 2,
     }
-    /// Shared receive queues.
+    /// Shared receive queue types and attributes.
     u32 {
         IBV_SRQ_MAX_WR = 1, IBV_SRQ_LIMIT = 2,
         IBV_SRQT_BASIC = 0, IBV_SRQT_XRC = 1, IBV_SRQT_TM = 2,
         IBV_SRQ_INIT_ATTR_TYPE = 1, IBV_SRQ_INIT_ATTR_PD = 2, IBV_SRQ_INIT_ATTR_XRCD = 4, IBV_SRQ_INIT_ATTR_CQ = 8,
         IBV_SRQ_INIT_ATTR_TM = 16,
     }
-    /// Queue pairs.
+    /// Queue pair types, states and attributes.
     u32 {
         IBV_QPT_RC = 2, IBV_QPT_UC = 3, IBV_QPT_UD = 4, IBV_QPT_RAW_PACKET = 8, IBV_QPT_XRC_SEND = 9,
         IBV_QPT_XRC_RECV = 10, IBV_QPT_DRIVER = 255,
@@ -122,7 +122,7 @@ numbers! {
         IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD = 64, IBV_QP_EX_WITH_LOCAL_INV = 128, IBV_QP_EX_WITH_BIND_MW = 256,
         IBV_QP_EX_WITH_SEND_WITH_INV = 512, IBV_QP_EX_WITH_TSO = 1024, IBV_QP_EX_WITH_ATOMIC_WRITE = 4096,
     }
-    /// Work requests.
+    /// Work request opcodes and send flags.
     u32 {
         IBV_WR_RDMA_WRITE = 0, IBV_WR_RDMA_WRITE_WITH_IMM = 1, IBV_WR_SEND = 2, IBV_WR_SEND_WITH_IMM = 3,
         IBV_WR_RDMA_READ = 4, IBV_WR_ATOMIC_CMP_AND_SWP = 5, IBV_WR_ATOMIC_FETCH_AND_ADD = 6, IBV_WR_LOCAL_INV = 7,
@@ -139,18 +139,18 @@ numbers! {
     }
 }
 
-/// Numbers that the headers of release 44 do not have yet: flushes came with release 46.
+/// Numbers that are missing in the headers of rdma-core release 44: the FLUSH operation was added in release 46.
 pub(crate) const IBV_WC_FLUSH: u32 = 8;
 pub(crate) const IBV_QP_EX_WITH_FLUSH: u64 = 1 << 11;
 pub(crate) const IBV_ACCESS_FLUSH_GLOBAL: u32 = 1 << 8;
 pub(crate) const IBV_ACCESS_FLUSH_PERSISTENT: u32 = 1 << 9;
-/// Of `device_cap_flags_ex`: what the kernel says of the memory placement extensions.
+/// Bits of `device_cap_flags_ex`: the kernel's capability bits for the memory placement extensions.
 pub(crate) const DEVICE_FLUSH_GLOBAL: u64 = 1 << 38;
 pub(crate) const DEVICE_ATOMIC_WRITE: u64 = 1 << 40;
-/// Of on-demand paging, in releases after 44.
+/// On-demand paging capability bits that were added after release 44.
 pub(crate) const IBV_ODP_SUPPORT_FLUSH: u32 = 1 << 6;
 pub(crate) const IBV_ODP_SUPPORT_ATOMIC_WRITE: u32 = 1 << 7;
-/// Fields that a registration names, since release 59, and 64.
+/// Bits of `comp_mask` that name the fields present in `ibv_mr_init_attr`; added in releases 59 and 64.
 pub(crate) const IBV_REG_MR_MASK_IOVA: u64 = 1;
 pub(crate) const IBV_REG_MR_MASK_ADDR: u64 = 1 << 1;
 pub(crate) const IBV_REG_MR_MASK_FD: u64 = 1 << 2;

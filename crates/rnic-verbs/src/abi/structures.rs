@@ -1,10 +1,10 @@
-//! Structures: contexts, objects, requests. They name each other, as in C.
+//! C structures for contexts, objects and requests. They refer to each other, as in C.
 
 use std::ffi::{c_char, c_int, c_void};
 
 #[repr(C)]
 pub(crate) struct ibv_device {
-    /// `struct _ibv_device_ops`: two functions that nobody calls any more.
+    /// `struct _ibv_device_ops`: two function pointers that are no longer called.
     pub(crate) ops: [*mut c_void; 2],
     pub(crate) node_type: i32,
     pub(crate) transport_type: i32,
@@ -18,9 +18,9 @@ pub(crate) struct ibv_device {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ibv_device_attr {
     pub(crate) fw_ver: [c_char; 64],
-    /// Network order.
+    /// In network byte order.
     pub(crate) node_guid: u64,
-    /// Network order.
+    /// In network byte order.
     pub(crate) sys_image_guid: u64,
     pub(crate) max_mr_size: u64,
     pub(crate) page_size_cap: u64,
@@ -61,13 +61,13 @@ pub(crate) struct ibv_device_attr {
     pub(crate) phys_port_cnt: u8,
 }
 
-/// The fields that are always zero here stand together.
+/// `struct ibv_device_attr_ex`; fields that are always zero here are combined into one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ibv_device_attr_ex {
     pub(crate) orig_attr: ibv_device_attr,
     pub(crate) comp_mask: u32,
-    /// `general_caps`, then three of `per_transport_caps`.
+    /// `general_caps`, followed by three fields of `per_transport_caps`.
     pub(crate) odp_caps: ibv_odp_caps,
     pub(crate) completion_timestamp_mask: u64,
     pub(crate) hca_core_clock: u64,
@@ -134,7 +134,7 @@ pub(crate) struct ibv_port_attr {
     pub(crate) port_cap_flags2: u16,
 }
 
-/// A slot of a table of functions that is never called: old ones, and what is not supported.
+/// A slot of a function table that is never called: obsolete functions, and functions that are not supported.
 pub(crate) type Unused = *mut c_void;
 
 #[repr(C)]
@@ -182,12 +182,12 @@ pub(crate) struct ibv_context {
     pub(crate) async_fd: c_int,
     pub(crate) num_comp_vectors: c_int,
     pub(crate) mutex: libc::pthread_mutex_t,
-    /// All ones: this context is part of a `verbs_context`.
+    /// All bits one: marks this context as part of a `verbs_context`.
     pub(crate) abi_compat: *mut c_void,
 }
 
-/// What lies before `ibv_context`, newest first. A null slot is not supported, which the header's inline functions turn
-/// into `EOPNOTSUPP`.
+/// The function table that precedes `ibv_context` in memory, newest function first. A null slot means not supported:
+/// the header's inline functions then return `EOPNOTSUPP`.
 #[repr(C)]
 pub(crate) struct verbs_context {
     pub(crate) query_port: Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>,
@@ -284,7 +284,7 @@ pub(crate) struct ibv_mr {
     pub(crate) rkey: u32,
 }
 
-/// A buffer of the library; the header declares no fields.
+/// A buffer allocated by the library; the header declares no fields.
 #[repr(C)]
 pub(crate) struct ibv_buf {
     _private: [u8; 0],
@@ -336,7 +336,7 @@ pub(crate) struct ibv_wc_tm_info {
     pub(crate) priv_: u32,
 }
 
-/// Begins as `ibv_cq` does.
+/// Starts with the same fields as `ibv_cq`.
 #[repr(C)]
 pub(crate) struct ibv_cq_ex {
     pub(crate) cq: ibv_cq,
@@ -444,7 +444,7 @@ pub(crate) struct ibv_rx_hash_conf {
     pub(crate) rx_hash_fields_mask: u64,
 }
 
-/// Begins as `ibv_qp_init_attr` does, without its padding.
+/// Starts with the same fields as `ibv_qp_init_attr`, without its padding.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct ibv_qp_init_attr_ex {
@@ -541,7 +541,7 @@ pub(crate) struct ibv_qp_ex {
     pub(crate) wr_complete: Option<unsafe extern "C" fn(*mut ibv_qp_ex) -> c_int>,
     pub(crate) wr_abort: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
     pub(crate) wr_atomic_write: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, *const c_void)>,
-    /// Newer headers end with this one.
+    /// The last field in newer headers.
     pub(crate) wr_flush: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, usize, u8, u8)>,
 }
 
@@ -627,7 +627,7 @@ pub(crate) struct ibv_ah_attr {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ibv_async_event {
-    /// A union: the object concerned, or the number of the port.
+    /// A union: the object concerned, or the port number.
     pub(crate) element: *mut c_void,
     pub(crate) event_type: u32,
 }
@@ -640,7 +640,7 @@ pub(crate) struct ibv_wc {
     pub(crate) opcode: u32,
     pub(crate) vendor_err: u32,
     pub(crate) byte_len: u32,
-    /// A union: immediate data in network order, or the invalidated key in our own.
+    /// A union: immediate data in network byte order, or the invalidated key in host byte order.
     pub(crate) imm_data: u32,
     pub(crate) qp_num: u32,
     pub(crate) src_qp: u32,
@@ -717,12 +717,12 @@ pub(crate) struct ibv_send_wr {
     pub(crate) num_sge: c_int,
     pub(crate) opcode: u32,
     pub(crate) send_flags: u32,
-    /// A union: immediate data in network order, or the key to invalidate in our own.
+    /// A union: immediate data in network byte order, or the key to invalidate in host byte order.
     pub(crate) imm_data: u32,
     pub(crate) wr: ibv_wr_target,
-    /// The union `qp_type`: the shared receive queue of XRC.
+    /// The union `qp_type`: number of the XRC shared receive queue.
     pub(crate) remote_srqn: u32,
-    /// The union of `bind_mw` and `tso`, which is not supported.
+    /// The union of `bind_mw` and `tso`; `tso` is not supported.
     pub(crate) bind_mw: ibv_wr_bind_mw,
 }
 

@@ -1,10 +1,10 @@
-//! Whether the kernel would pin the pages of a region.
+//! Checks whether the kernel would be able to pin the pages of a region.
 //!
-//! A driver of the kernel pins every page for reading, or for writing where anybody may write (`ib_umem_get`), and
-//! refuses the registration when it cannot: `EFAULT` where nothing is mapped, where a mapping lacks the right, where a
-//! file that is mapped has ended, where pages are a device's. The same walk over the pages, without the pinning, is
-//! `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE` of madvise(2). Like the kernel's it brings every page in: a region
-//! takes its memory when it is registered.
+//! A kernel driver pins every page for reading, or for writing when any party may write (`ib_umem_get`), and refuses
+//! the registration when it cannot: `EFAULT` where nothing is mapped, where a mapping lacks the access right, beyond
+//! the end of a mapped file, or for pages of a device. `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE` of madvise(2)
+//! walk over the pages in the same way, without pinning them. Like the kernel driver, this faults in every page: a
+//! region takes up its memory at registration.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -12,11 +12,11 @@ use std::sync::OnceLock;
 
 use crate::errno::{Errno, Result};
 
-/// Checks `len` bytes from `start` on, which somebody `writes` to or only reads.
+/// Checks `len` bytes from `start` on, for write access when `writes` is set and for read access otherwise.
 ///
 /// # Errors
-/// `EINVAL` when there is no such range, `EFAULT` when some of its pages cannot be accessed so, `ENOMEM` when there is
-/// no memory for them.
+/// `EINVAL` when there is no such range, `EFAULT` when some of its pages do not permit this access, `ENOMEM` when there
+/// is no memory for them.
 pub(super) fn check(start: usize, len: usize, writes: bool) -> Result<()> {
     let end = start.checked_add(len).and_then(|end| end.checked_next_multiple_of(PAGE)).ok_or(Errno::INVALID)?;
     let start = start & !(PAGE - 1);
@@ -28,7 +28,7 @@ pub(super) fn check(start: usize, len: usize, writes: bool) -> Result<()> {
         match advise(start, end - start, advice) {
             0 => return Ok(()),
             libc::EINTR | libc::EAGAIN => {}
-            // Nothing is mapped, or there is no memory.
+            // Either a part of the range is not mapped, or there is no memory.
             libc::ENOMEM => return check_mapped(start, end).and(Err(Errno::NO_MEMORY)),
             libc::EHWPOISON => return Err(Errno(libc::EHWPOISON)),
             _ => return Err(Errno(libc::EFAULT)),
@@ -36,7 +36,7 @@ pub(super) fn check(start: usize, len: usize, writes: bool) -> Result<()> {
     }
 }
 
-/// Returns whether the kernel can bring pages in: Linux 5.14 can.
+/// Returns whether the kernel supports populating pages with madvise(2): Linux 5.14 and later do.
 fn can_populate() -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();
     *CAN.get_or_init(|| {
@@ -45,23 +45,23 @@ fn can_populate() -> bool {
     })
 }
 
-/// Calls madvise(2); answers 0 or the error number.
+/// Calls madvise(2); returns 0 or the error number.
 fn advise(start: usize, len: usize, advice: c_int) -> c_int {
-    // SAFETY: these advices read and change no byte.
+    // SAFETY: these advice values change no byte of memory.
     if unsafe { libc::madvise(start as *mut c_void, len, advice) } == 0 {
         return 0;
     }
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EFAULT)
 }
 
-/// Whether something is mapped everywhere from `start` to `end`, whole pages; with which rights, shows when it is used.
+/// Checks that all pages from `start` to `end` are mapped; their access rights are only checked when they are used.
 fn check_mapped(start: usize, end: usize) -> Result<()> {
     const PAGES_AT_ONCE: usize = 4_096;
     let mut present = [0u8; PAGES_AT_ONCE];
     let mut from = start;
     while from < end {
         let bytes = (end - from).min(PAGES_AT_ONCE * PAGE);
-        // SAFETY: asks about a range without touching it; the answer has a byte for each of its pages.
+        // SAFETY: queries a range without accessing it; the output buffer has a byte for each of its pages.
         if unsafe { libc::mincore(from as *mut c_void, bytes, present.as_mut_ptr()) } != 0 {
             return Err(Errno(libc::EFAULT));
         }

@@ -1,45 +1,47 @@
-//! Does a thread burn its processor, or does it sleep?
+//! Detection of threads that use their processor continuously, as opposed to sleeping.
 //!
-//! Every thread has a processor-time clock that others may read (`clock_gettime(2)`, dynamic clocks). A thread whose
-//! clock advances as fast as the wall's is running; one that sleeps in a system call stands still.
+//! Every thread has a processor-time clock that other threads may read (`clock_gettime(2)`, dynamic clocks). If this
+//! clock advances as fast as wall-clock time, the thread is running; while a thread sleeps in a system call, its clock
+//! does not advance.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 thread_local! {
-    // Without a destructor, so that a signal handler may read it.
+    // `const` and without a destructor, so that a signal handler may read it.
     static THIS_THREAD: Cell<i32> = const { Cell::new(0) };
 }
 
-/// The kernel's number of the calling thread.
+/// Returns the kernel's number of the calling thread.
 #[inline]
 pub(crate) fn this_thread() -> i32 {
     let known = THIS_THREAD.get();
     if known != 0 {
         return known;
     }
-    // SAFETY: asks for a number.
+    // SAFETY: only returns a number.
     let number = unsafe { libc::gettid() };
     THIS_THREAD.set(number);
     number
 }
 
-/// The calling thread has another number from here on: it is the child of a fork.
+/// Discards the cached number of the calling thread, which has another number in the child after a fork.
 pub(super) fn forget_this_thread() {
     THIS_THREAD.set(0);
 }
 
-/// Processor time that a thread of this process has used, if it lives.
+/// Returns the processor time that a thread of this process has used, if the thread exists.
 fn processor_time(thread: i32) -> Option<Duration> {
-    // The number of the clock: complement of the thread in the upper bits, then "of a thread" and "as scheduled".
+    // Clock number: complement of the thread number in the upper bits, then the flags for "per thread" and "scheduled
+    // time".
     let clock = (!thread << 3) | 0b110;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is what the call fills in; an unknown clock is an error.
+    // SAFETY: the call writes `time`; an unknown clock is an error.
     let failed = unsafe { libc::clock_gettime(clock, &raw mut time) } != 0;
     (!failed).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
-/// Watches one thread at a time.
+/// Observes the processor usage of one thread at a time.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     last: Option<Sample>,
@@ -52,21 +54,21 @@ struct Sample {
     processor: Duration,
 }
 
-/// What a watched thread did since it was looked at last.
+/// Activity of an observed thread since the previous measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// Too early to say.
+    /// The interval is too short for a decision.
     Unknown,
-    /// It ran nearly all the time.
+    /// The thread ran nearly all the time.
     Burns,
-    /// It ran now and then.
+    /// The thread ran part of the time.
     Works,
-    /// It slept most of the time.
+    /// The thread slept most of the time.
     Sleeps,
 }
 
 impl Watch {
-    /// Looks at `thread`. Intervals shorter than [`INTERVAL_MIN`] tell nothing and are added to the next.
+    /// Measures `thread`. Intervals shorter than [`INTERVAL_MIN`] give no result and are added to the next one.
     pub(super) fn look(&mut self, thread: i32) -> Verdict {
         let wall = Instant::now();
         if let Some(last) = self.last
@@ -91,13 +93,15 @@ impl Watch {
     }
 }
 
-/// Of less than this, scheduling noise decides.
+/// Minimum interval; over shorter ones scheduling noise dominates.
 const INTERVAL_MIN: Duration = Duration::from_micros(500);
 
-/// A thread that shares its processor with ours runs a bit less than all the time.
+/// Minimum processor usage to count as burning, below 100 % because a thread that shares its processor with the worker
+/// runs a bit less than all the time.
 const BURNS_PERCENT: u128 = 75;
 
-/// A thread that is asleep half of the time can be interrupted in a system call.
+/// Processor usage below which a thread counts as sleeping: a thread that sleeps half of the time can be interrupted in
+/// a system call.
 const SLEEPS_PERCENT: u128 = 50;
 
 #[cfg(test)]

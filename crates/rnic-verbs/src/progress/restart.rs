@@ -1,45 +1,46 @@
-//! System calls that our signal has cut short.
+//! Restart of system calls that the progress signal has interrupted.
 //!
-//! The signal is meant for threads that spin. A thread may go to sleep just after it was seen to spin, and then the
-//! signal meets it in a system call. Most calls go on by themselves (`SA_RESTART`). Some do not, whatever the flags
-//! say: `poll`, `nanosleep`, `epoll_wait`, or `read` on a socket with a timeout (signal(7)). They end with `EINTR`, and
-//! programs that use no signals do not expect that: libfabric's `fi_pingpong` gives up.
+//! The signal is meant for threads that spin. A thread may go to sleep just after it was observed to spin, and then the
+//! signal interrupts a system call. Most calls are restarted by the kernel (`SA_RESTART`). Some are not, regardless of
+//! the flags: `poll`, `nanosleep`, `epoll_wait`, or `read` on a socket with a timeout (signal(7)). They fail with
+//! `EINTR`, which programs that use no signals do not expect: libfabric's `fi_pingpong` gives up.
 //!
-//! So the handler looks at what it has interrupted: when the processor stands just behind a `syscall` instruction that
-//! returned `EINTR`, it is put back in front of it. The number of the call has been overwritten by the result; it is
-//! read from the instruction before, which loads it in the C library's wrappers. A call with a time limit begins its
-//! time anew, once: who was met asleep gets no more signals ([`super::signal`]).
+//! The handler therefore inspects the interrupted context: when the instruction pointer is just behind a `syscall`
+//! instruction that returned `EINTR`, it is moved back to that instruction. The system call number has been overwritten
+//! by the result; it is read from the preceding instruction, which loads it in the C library's wrappers. A call with a
+//! time limit starts its time anew, once, because a thread that was found asleep gets no more signals
+//! ([`super::signal`]).
 //!
-//! If another signal of the program's own came at the same moment, its handler has run, and the call goes on as if that
-//! handler had been installed with `SA_RESTART`. On processors other than x86-64 nothing is put back (an argument is
-//! lost there): the one call that is met returns `EINTR`.
+//! If another signal of the program itself arrived at the same moment, its handler has run, and the call continues as
+//! if that handler had been installed with `SA_RESTART`. On processors other than x86-64 no call is restarted, because
+//! an argument is lost there: the one interrupted call returns `EINTR`.
 
 use std::ffi::c_void;
 
-/// What a signal has met.
+/// State of the thread that a signal has interrupted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Met {
-    /// A thread that computes, or a system call that was about to end.
+    /// The thread was computing, or a system call was about to finish.
     Running,
-    /// A system call that waited for something.
+    /// The thread was waiting in a system call.
     Waiting,
 }
 
-/// Looks at what was interrupted, and makes a call that was cut short go on.
+/// Determines the state of the interrupted thread, and restarts an interrupted system call.
 ///
 /// # Safety
-/// `context` is the third argument of a signal handler that runs now.
+/// `context` is the third argument of a signal handler that is running.
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn resume(context: *mut c_void) -> Met {
-    // SAFETY: the caller's promise (sigaction(2), SA_SIGINFO).
+    // SAFETY: guaranteed by the caller (sigaction(2), SA_SIGINFO).
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let at = registers[libc::REG_RIP as usize] as usize;
     let result = registers[libc::REG_RAX as usize];
-    // SAFETY: the thread was about to fetch instructions here, or has just left a `syscall` that stands before; code
-    // that may be run but not read is not known of.
+    // SAFETY: the thread was about to fetch instructions at this address, or has just executed a preceding `syscall`
+    // instruction; executable memory that cannot be read is not supported.
     let code = |from: usize, len: usize| unsafe { std::slice::from_raw_parts(from as *const u8, len) };
     if code(at, 1) == &SYSCALL[..1] && code(at, SYSCALL.len()) == SYSCALL {
-        // The kernel itself has put it back.
+        // The kernel has already moved the instruction pointer back.
         return Met::Waiting;
     }
     if result != -i64::from(libc::EINTR) || code(at - SYSCALL.len(), SYSCALL.len()) != SYSCALL {
@@ -53,17 +54,17 @@ pub(super) unsafe fn resume(context: *mut c_void) -> Met {
     Met::Waiting
 }
 
-/// As above, where nothing can be put back.
+/// As above, for processors on which no call can be restarted.
 ///
 /// # Safety
 /// As above.
 #[cfg(not(target_arch = "x86_64"))]
-// SAFETY: nothing is done with it.
+// SAFETY: the argument is not used.
 pub(super) unsafe fn resume(_context: *mut c_void) -> Met {
     Met::Running
 }
 
-/// What the instruction at the end of `before` loads into `eax`.
+/// Returns the value that the instruction at the end of `before` loads into `eax`.
 #[cfg(target_arch = "x86_64")]
 fn loaded_number(before: &[u8]) -> Option<i64> {
     match before {

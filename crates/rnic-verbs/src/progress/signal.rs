@@ -1,15 +1,15 @@
-//! Interrupting a thread that spins on memory when a packet comes in.
+//! Interruption of a thread that spins on memory when a packet arrives.
 //!
-//! The kernel sends a signal when a socket becomes readable (`O_ASYNC`, fcntl(2)), here to one thread
-//! (`F_SETOWN_EX`). Deviations from the usual: the signal is `SIGURG`, whose default is to be ignored, so that a
-//! program which resets its handlers does not die of a late one; and if the program has a handler for it, nothing is
-//! armed at all.
+//! The kernel sends a signal when a socket becomes readable (`O_ASYNC`, fcntl(2)), here to one thread (`F_SETOWN_EX`).
+//! Deviations from common practice: the signal is `SIGURG`, which is ignored by default, so that a delayed signal does
+//! not terminate a program that resets its handlers; and if the program has a handler for it, the signal is not armed
+//! at all.
 //!
-//! A thread that the signal meets asleep in a system call is not one that only spins: its driver uses no more signals.
-//! The call goes on ([`restart`]).
+//! A thread that is interrupted while it sleeps in a system call does not only spin: its driver uses no more signals.
+//! The interrupted call is restarted ([`restart`]).
 //!
-//! A signal costs the interrupted thread about two microseconds. When most of them find nothing to do, because the
-//! program polls after all, they are switched off again.
+//! A signal costs the interrupted thread about two microseconds. When most signals find no work, because the program
+//! polls after all, they are switched off again.
 
 use std::ffi::c_void;
 use std::os::fd::RawFd;
@@ -21,44 +21,44 @@ use super::restart::{self, Met};
 use super::{Machine, Shared, burn};
 use crate::heap;
 
-/// What the handler needs of a driver, without its type.
+/// Data of a driver that the handler needs, independent of the machine's type.
 #[derive(Debug)]
 struct Target {
-    /// Drives `shared`; answers whether something moved, `None` when somebody else does it.
+    /// Drives `shared`; returns whether there was any activity, `None` when the lock is held.
     progress: fn(*const ()) -> Option<bool>,
     shared: *const (),
     owner: AtomicI32,
-    /// Signals that found something to do, and others, since they were last judged.
+    /// Numbers of signals that found work, and of those that did not, since the last evaluation.
     useful: AtomicU32,
     useless: AtomicU32,
-    /// The handler asks for an end.
+    /// Set when the handler requests that signals be disabled.
     tired: AtomicBool,
-    /// The thread was asleep once.
+    /// Set when a signal has interrupted the thread in a sleep.
     met_sleep: AtomicBool,
 }
 
-/// The drivers that the handler looks after. Never freed, used again.
+/// The drivers that the handler serves. Slots are never freed, but reused.
 static TARGETS: [Slot; TARGETS_MAX] =
     [const { Slot { target: AtomicPtr::new(std::ptr::null_mut()), users: AtomicU32::new(0) } }; TARGETS_MAX];
 
 #[derive(Debug)]
 struct Slot {
     target: AtomicPtr<Target>,
-    /// Handlers that look at it just now.
+    /// Number of handlers that currently use the target.
     users: AtomicU32,
 }
 
-/// Whether the signal is ours: decided once.
+/// Set to whether the library's signal handler is installed; decided once.
 static HANDLER: Mutex<Option<bool>> = Mutex::new(None);
 
 /// The signal state of one driver.
 #[derive(Debug, Default)]
 pub(super) struct Armed {
-    /// The thread that ought to be interrupted; 0 for none.
+    /// The thread that is to be interrupted; 0 for none.
     wanted: AtomicI32,
-    /// The thread that is.
+    /// The thread for which the signal is armed; 0 for none.
     owner: AtomicI32,
-    /// A signal has interrupted a sleep: there will be no more.
+    /// Set after a signal has interrupted a sleep: the signal is not armed again.
     has_met_sleep: AtomicBool,
     inner: Mutex<Inner>,
 }
@@ -70,45 +70,45 @@ struct Inner {
     target: Option<Box<Target>>,
 }
 
-// SAFETY: the pointer in it is only followed by the handler, while the driver that it names lives (see
+// SAFETY: the pointer in it is dereferenced only by the handler, while the driver that it refers to exists (see
 // `Armed::release`).
 unsafe impl Send for Inner {}
 
 impl Armed {
-    /// From its next call on, `thread` shall be interrupted.
+    /// Requests that the signal be armed for `thread` at its next call.
     pub(super) fn want(&self, thread: i32) {
         if !self.has_met_sleep.load(Ordering::Relaxed) {
             self.wanted.store(thread, Ordering::Release);
         }
     }
 
-    /// Whether `thread`, which is calling, ought to be armed and is not.
+    /// Returns whether the signal should be armed for the calling thread `thread` and is not yet.
     #[inline]
     pub(super) fn wants_arming(&self, thread: i32) -> bool {
         let wanted = self.wanted.load(Ordering::Relaxed);
         wanted != 0 && wanted == thread && self.owner.load(Ordering::Relaxed) != thread
     }
 
-    /// Whether a thread is interrupted.
+    /// Returns whether the signal is armed for a thread.
     #[inline]
     pub(super) fn is_armed(&self) -> bool {
         self.owner.load(Ordering::Relaxed) != 0
     }
 
-    /// The thread that is interrupted.
+    /// Returns the thread for which the signal is armed.
     #[cfg(test)]
     pub(super) fn owner(&self) -> i32 {
         self.owner.load(Ordering::Acquire)
     }
 
-    /// Signals that found something to do, lately.
+    /// Returns the number of signals that found work since the last evaluation.
     #[cfg(test)]
     pub(super) fn useful(&self) -> u32 {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.target.as_ref().map_or(0, |target| target.useful.load(Ordering::Relaxed))
     }
 
-    /// No more signals.
+    /// Disables the signal.
     pub(super) fn disarm(&self) {
         self.wanted.store(0, Ordering::Release);
         if self.owner.load(Ordering::Acquire) == 0 {
@@ -124,7 +124,7 @@ impl Armed {
 }
 
 impl<M: Machine> Shared<M> {
-    /// Arms the signal for `thread`, the calling one.
+    /// Arms the signal for `thread`, which is the calling thread.
     #[cold]
     pub(super) fn arm(&self, thread: i32, descriptors: &[RawFd]) {
         let armed = &self.armed;
@@ -133,12 +133,12 @@ impl<M: Machine> Shared<M> {
             armed.wanted.store(0, Ordering::Release);
             return;
         }
-        // The handler allocates; so that it need not be the first to do so in this thread.
+        // The handler allocates memory; its allocation must not be the first one in this thread.
         heap::prepare_thread();
         release(&mut inner);
         let target = Box::new(Target {
             progress: |shared| {
-                // SAFETY: `shared` is the driver's, which lives until it has released its slot.
+                // SAFETY: `shared` belongs to the driver, which exists until it has released its slot.
                 unsafe { &*shared.cast::<Shared<M>>() }.try_progress()
             },
             shared: (&raw const *self).cast(),
@@ -153,7 +153,7 @@ impl<M: Machine> Shared<M> {
         let pointer = (&raw const *target).cast_mut();
         let null = std::ptr::null_mut();
         if TARGETS[index].target.compare_exchange(null, pointer, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // Another context was faster; the next call tries again.
+            // Another context took the slot first; the next call tries again.
             return;
         }
         inner.slot = Some(index);
@@ -166,7 +166,7 @@ impl<M: Machine> Shared<M> {
         }
     }
 
-    /// Whether the handler has found that it is of no use. Asked by the worker.
+    /// Disables the signal if the handler has requested it or has interrupted a sleep. Called by the worker.
     pub(super) fn heed_tired_handler(&self) {
         if !self.armed.is_armed() {
             return;
@@ -187,8 +187,8 @@ impl<M: Machine> Shared<M> {
     }
 }
 
-/// Takes all drivers out of the handler's view, in a child, which has no part in them; nor has it the handlers that
-/// looked at them on other threads.
+/// Removes all drivers from the handler's table in a child process, which does not own them; also resets the user
+/// counts, because handlers on other threads of the parent do not exist in the child.
 pub(super) fn forget_targets() {
     for slot in &TARGETS {
         slot.target.store(std::ptr::null_mut(), Ordering::SeqCst);
@@ -196,25 +196,26 @@ pub(super) fn forget_targets() {
     }
 }
 
-/// Takes a driver out of the handler's view, and waits for handlers that look at it.
+/// Removes a driver from the handler's table, and waits for handlers that still use it.
 fn release(inner: &mut Inner) {
     let Some(index) = inner.slot.take() else { return };
     let slot = &TARGETS[index];
     slot.target.store(std::ptr::null_mut(), Ordering::SeqCst);
-    // A handler on this very thread has ended before we go on; one on another is microseconds from its end.
+    // A handler on this thread has finished before execution continues here; one on another thread finishes within
+    // microseconds.
     while slot.users.load(Ordering::SeqCst) > 0 {
         std::thread::yield_now();
     }
     inner.target = None;
 }
 
-/// The handler.
+/// Signal handler: drives the machines of all drivers that are armed for the interrupted thread.
 extern "C" fn interrupted(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: this is a handler.
+    // SAFETY: this function is a signal handler.
     let met = unsafe { restart::resume(context) };
-    // SAFETY: the thread's own error number.
+    // SAFETY: returns the address of the thread's own error number.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above. What was interrupted must find it unchanged.
+    // SAFETY: as above. The interrupted code must find `errno` unchanged.
     let before = unsafe { *errno };
     let me = burn::this_thread();
     if !heap::is_busy() {
@@ -253,7 +254,8 @@ fn serve(target: &Target, me: i32, met: Met) {
     }
 }
 
-/// Makes [`interrupted`] the handler of the signal, once, unless the program has one.
+/// Installs [`interrupted`] as the handler of the signal, once, unless the program has a handler of its own; returns
+/// whether it is installed.
 fn install_handler() -> bool {
     let mut decided = HANDLER.lock().unwrap_or_else(PoisonError::into_inner);
     *decided.get_or_insert_with(|| {
@@ -268,11 +270,12 @@ fn install_handler() -> bool {
             let mut ours: libc::sigaction = std::mem::zeroed();
             let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void) = interrupted;
             ours.sa_sigaction = handler as usize;
-            // Calls that can go on go on. Not on the alternative stack that a thread may have: those are made for a
-            // handler that says a word and ends (Rust's are a few pages), and the packet path needs more.
+            // Restart calls where the kernel can. The handler does not run on a thread's alternative signal stack:
+            // those are sized for handlers that print a message and terminate (Rust's are a few pages), and the packet
+            // path needs more.
             ours.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
             libc::sigfillset(&raw mut ours.sa_mask);
-            // A fault in registered memory that is gone must be handled, or the kernel ends the process.
+            // A fault in unmapped registered memory must be handled, or the kernel terminates the process.
             libc::sigdelset(&raw mut ours.sa_mask, libc::SIGSEGV);
             libc::sigdelset(&raw mut ours.sa_mask, libc::SIGBUS);
             libc::sigaction(SIGNAL, &raw const ours, std::ptr::null_mut()) == 0
@@ -280,7 +283,7 @@ fn install_handler() -> bool {
     })
 }
 
-/// Lets the kernel know whom to interrupt for `fd`.
+/// Sets the thread that the kernel interrupts for `fd`.
 fn own(fd: RawFd, thread: i32) {
     #[repr(C)]
     struct Owner {
@@ -288,7 +291,7 @@ fn own(fd: RawFd, thread: i32) {
         number: libc::pid_t,
     }
     let owner = Owner { kind: F_OWNER_TID, number: thread };
-    // SAFETY: the structure that fcntl(2) describes; a wrong descriptor is an error without effect.
+    // SAFETY: passes the structure that fcntl(2) describes; an invalid descriptor is an error without effect.
     unsafe {
         libc::fcntl(fd, F_SETSIG, SIGNAL);
         libc::fcntl(fd, F_SETOWN_EX, &raw const owner);
@@ -296,7 +299,7 @@ fn own(fd: RawFd, thread: i32) {
 }
 
 fn set_async(fd: RawFd, on: bool) {
-    // SAFETY: changes flags of a descriptor; a wrong one is an error without effect.
+    // SAFETY: changes flags of a descriptor; an invalid one is an error without effect.
     unsafe {
         let flags = libc::fcntl(fd, libc::F_GETFL);
         if flags >= 0 {
@@ -305,7 +308,7 @@ fn set_async(fd: RawFd, on: bool) {
     }
 }
 
-/// See the head of this file.
+/// The signal used; see the module documentation for the reason.
 const SIGNAL: libc::c_int = libc::SIGURG;
 
 /// `F_SETSIG`, `F_SETOWN_EX` and `F_OWNER_TID` of fcntl(2), which the libc crate does not have for every platform.
@@ -313,8 +316,9 @@ const F_SETSIG: libc::c_int = 10;
 const F_SETOWN_EX: libc::c_int = 15;
 const F_OWNER_TID: libc::c_int = 0;
 
-/// Contexts of one process that can have signals at a time; more make progress by their threads.
+/// Maximum number of contexts of one process that can use signals at a time; further ones make progress by their
+/// threads only.
 const TARGETS_MAX: usize = 64;
 
-/// Signals of a kind after which the handler asks itself whether it is of use.
+/// Number of useful or of useless signals after which the handler evaluates whether signals are worthwhile.
 const JUDGED_EVERY: u32 = 256;

@@ -1,7 +1,8 @@
 //! The thread that drives a machine while the program does not.
 //!
-//! It sleeps on the sockets. When something comes in it looks whether the program is calling: if so it leaves the
-//! packet alone and looks again a little later, each time later; if not it drives until nothing moves any more.
+//! It sleeps on the sockets. When a packet arrives, it checks whether the program is making calls: if so, it leaves the
+//! packet to the program and checks again later, with increasing delay; if not, it drives the machine until there is no
+//! more activity.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -16,13 +17,13 @@ use rnic_host::PanicEnds;
 use super::burn::{Verdict, Watch};
 use super::{DESCRIPTORS_MAX, Machine, Mode, Shared};
 
-/// The running thread.
+/// Handle of the running thread.
 #[derive(Debug)]
 pub(super) struct Worker(JoinHandle<()>);
 
 impl Worker {
     pub(super) fn start<M: Machine>(shared: Arc<Shared<M>>) -> io::Result<Self> {
-        // The program's signals are the program's threads' business.
+        // Signals of the program must be handled by the program's own threads.
         let blocked = block_signals();
         let started = std::thread::Builder::new().name("rnic-progress".to_owned()).spawn(move || run(&shared));
         restore_signals(&blocked);
@@ -30,14 +31,14 @@ impl Worker {
     }
 
     pub(super) fn join(self) {
-        // It has not panicked: a panic ends the process.
+        // The thread cannot have panicked, because a panic ends the process.
         let _ = self.0.join();
     }
 }
 
-/// Blocks every signal for the calling thread, and for threads that it starts; answers what was blocked before.
+/// Blocks every signal for the calling thread, and for threads that it starts; returns the previous signal mask.
 fn block_signals() -> libc::sigset_t {
-    // SAFETY: a set of plain bits, filled in before it is read.
+    // SAFETY: signal sets are plain bits, initialized before they are read.
     unsafe {
         let mut all = std::mem::zeroed();
         let mut before = std::mem::zeroed();
@@ -48,7 +49,7 @@ fn block_signals() -> libc::sigset_t {
 }
 
 fn restore_signals(blocked: &libc::sigset_t) {
-    // SAFETY: a set that the system has given.
+    // SAFETY: a signal set that the system has filled in.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, blocked, std::ptr::null_mut()) };
 }
 
@@ -61,7 +62,7 @@ fn run<M: Machine>(shared: &Shared<M>) {
         let silent_ns = silence(shared);
         let moved = if is_calling(shared, silent_ns) { None } else { shared.try_progress() };
         let Some(moved) = moved else {
-            // The program calls, perhaps just now.
+            // The program is making calls, or holds the lock at the moment.
             sleep(shared, &[], backoff);
             backoff = (backoff * 2).min(BACKOFF_MAX);
             continue;
@@ -71,7 +72,8 @@ fn run<M: Machine>(shared: &Shared<M>) {
             heed(shared, &mut watch);
         }
         if shared.armed.is_armed() {
-            // Packets are the handler's business: waking us for each would only take the processor from it.
+            // Packets are processed by the signal handler: waking this thread for each packet would only take processor
+            // time from the program.
             sleep(shared, &[], BACKOFF_MAX);
         } else if !moved {
             sleep_on_packets(shared);
@@ -79,17 +81,18 @@ fn run<M: Machine>(shared: &Shared<M>) {
     }
 }
 
-/// How long the program has not called, nanoseconds.
+/// Returns the time since the program's last call, in nanoseconds.
 fn silence<M: Machine>(shared: &Shared<M>) -> u64 {
     shared.now_ns().saturating_sub(shared.last_call_ns.load(Ordering::Relaxed))
 }
 
-/// Whether the program makes progress itself.
+/// Returns whether the program makes progress by its own calls.
 fn is_calling<M: Machine>(shared: &Shared<M>, silent_ns: u64) -> bool {
     silent_ns < CALLING_NS && shared.asked.load(Ordering::Acquire) == 0
 }
 
-/// Packets came in while the program did not call: what does it do?
+/// Arms or disarms the signal according to the activity of the thread that called last. Used when packets arrived while
+/// the program made no calls.
 fn heed<M: Machine>(shared: &Shared<M>, watch: &mut Watch) {
     if shared.mode != Mode::Auto {
         return;
@@ -102,7 +105,7 @@ fn heed<M: Machine>(shared: &Shared<M>, watch: &mut Watch) {
     }
 }
 
-/// Sleeps until a packet comes in, something is due, or somebody wakes us.
+/// Sleeps until a packet arrives, a deadline expires, or the thread is woken.
 fn sleep_on_packets<M: Machine>(shared: &Shared<M>) {
     let Ok(mut machine) = shared.machine.try_lock() else { return };
     if !machine.may_sleep() {
@@ -110,7 +113,7 @@ fn sleep_on_packets<M: Machine>(shared: &Shared<M>) {
     }
     let sockets = machine.descriptors();
     let due = machine.next_due().unwrap_or(IDLE_MAX).min(IDLE_MAX);
-    // Said before the lock goes, so that a call that changes what is due finds out.
+    // Stored before the lock is released, so that a call that changes the next deadline sees it.
     shared.sleeps_until_ns.store(shared.now_ns().saturating_add(due.as_nanos() as u64).max(1), Ordering::Release);
     drop(machine);
     shared.settle();
@@ -118,7 +121,7 @@ fn sleep_on_packets<M: Machine>(shared: &Shared<M>) {
     shared.sleeps_until_ns.store(0, Ordering::Release);
 }
 
-/// Sleeps for `at_most`, until we are woken or one of `sockets` is ready.
+/// Sleeps for at most `at_most`, until the thread is woken or one of `sockets` is ready.
 fn sleep<M: Machine>(shared: &Shared<M>, sockets: &[RawFd], at_most: Duration) {
     let awaited = std::iter::once(shared.wake.0.as_raw_fd()).chain(sockets.iter().copied());
     let mut all: ArrayVec<libc::pollfd, { DESCRIPTORS_MAX + 1 }> =
@@ -127,52 +130,53 @@ fn sleep<M: Machine>(shared: &Shared<M>, sockets: &[RawFd], at_most: Duration) {
         tv_sec: libc::time_t::try_from(at_most.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: at_most.subsec_nanos().into(),
     };
-    // SAFETY: `all` lives during the call and its length is its length; no signal mask is given.
+    // SAFETY: `all` outlives the call and the passed length is its length; no signal mask is given.
     unsafe { libc::ppoll(all.as_mut_ptr(), all.len() as libc::nfds_t, &raw const timeout, std::ptr::null()) };
     if all[0].revents != 0 {
         shared.wake.clear();
     }
 }
 
-/// Wakes the thread.
+/// Event descriptor that wakes the thread.
 #[derive(Debug)]
 pub(super) struct Wake(OwnedFd);
 
 impl Wake {
     pub(super) fn new() -> io::Result<Self> {
-        // SAFETY: makes a descriptor, which is nobody else's.
+        // SAFETY: creates a descriptor, which has no other owner.
         let fd: RawFd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just made.
+        // SAFETY: the descriptor has just been created.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
     pub(super) fn kick(&self) {
         let one = 1u64.to_ne_bytes();
-        // SAFETY: eight bytes, as eventfd(2) wants them. When the counter is full the thread is awake anyway.
+        // SAFETY: writes eight bytes, as eventfd(2) requires. When the counter is full, the thread is awake anyway.
         unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
     fn clear(&self) {
         let mut count = [0u8; 8];
-        // SAFETY: eight bytes of room, as eventfd(2) wants them.
+        // SAFETY: space for eight bytes, as eventfd(2) requires.
         unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
     }
 }
 
-/// A program that polls calls every few microseconds; where it shares its processor with this thread, it has not called
-/// since this thread was switched to. One whose last call is longer ago does something else.
+/// Time in ns since the program's last call up to which it counts as calling. A polling program calls every few
+/// microseconds; if it shares its processor with this thread, it has not called since this thread was scheduled. A
+/// program whose last call is longer ago is doing something else.
 const CALLING_NS: u64 = 30_000;
 
-/// One that polls is never silent for so long, and needs no signals.
+/// Time in ns without a call that a polling program never exceeds; signals are only considered beyond it.
 const LONG_SILENCE_NS: u64 = 100_000;
 
-/// How long the program is left alone before we look again: at first, and at most. The longest is what a program that
-/// stops polling without saying so waits, once, until the thread has its sockets in view.
+/// Initial and maximum delay after which the thread checks again while the program makes calls. The maximum is the
+/// one-time delay for a program that stops polling without requesting an event, until the thread sleeps on the sockets.
 const BACKOFF_MIN: Duration = Duration::from_micros(50);
 const BACKOFF_MAX: Duration = Duration::from_millis(1);
 
-/// Even with nothing to do, look around now and then: should a wake-up ever be missed, this is what it costs.
+/// Maximum sleep when there is no work; bounds the delay if a wake-up is ever missed.
 const IDLE_MAX: Duration = Duration::from_millis(100);

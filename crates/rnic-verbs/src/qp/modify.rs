@@ -1,4 +1,4 @@
-//! Changing queue pairs: checks what a program says, then tells the engine.
+//! Modification of queue pairs: checks the attributes of the program, then applies them to the engine.
 
 use rnic_base::{Duration, Psn};
 use rnic_engine::{Access, QpConnection, QpTiming, RnrTimer};
@@ -12,7 +12,7 @@ use crate::errno::{Errno, Result};
 use crate::strings::mtu_bytes;
 use crate::{ah, mr, wire};
 
-/// Whether every attribute that `mask` names has a value that it can have.
+/// Returns whether every attribute in `mask` has a valid value.
 fn is_in_range(attr: &ibv_qp_attr, mask: u32) -> bool {
     let has = |flag: u32| mask & flag != 0;
     let psn_max = 0xff_ffff;
@@ -29,16 +29,15 @@ fn is_in_range(attr: &ibv_qp_attr, mask: u32) -> bool {
         (IBV_QP_SQ_PSN, attr.sq_psn <= psn_max),
         (IBV_QP_DEST_QPN, attr.dest_qp_num <= psn_max),
         (IBV_QP_MAX_DEST_RD_ATOMIC, u32::from(attr.max_dest_rd_atomic) <= READS_OFFERED),
-        // One port, one path.
+        // There are no alternate paths.
         (IBV_QP_ALT_PATH, false),
         (IBV_QP_PATH_MIG_STATE, attr.path_mig_state == IBV_MIG_MIGRATED),
     ];
     checks.iter().all(|(flag, holds)| !has(*flag) || *holds)
 }
 
-/// What `attr` says, with numbers that a peer may have announced as the lesser of that and what the device does: more
-/// Reads and atomics under way than it has places for (`max_rd_atomic`), which a peer of another make may offer to
-/// serve.
+/// Returns `attr` with values that a peer may have announced limited to what the device supports: `max_rd_atomic`, for
+/// which a peer with another implementation may offer more Reads and atomics in flight than the device has slots for.
 fn within_limits(attr: &ibv_qp_attr, mask: u32) -> ibv_qp_attr {
     let mut attr = *attr;
     if mask & IBV_QP_MAX_QP_RD_ATOMIC != 0 {
@@ -48,15 +47,16 @@ fn within_limits(attr: &ibv_qp_attr, mask: u32) -> ibv_qp_attr {
     attr
 }
 
-/// Whether the address vector and the number of Reads that are served, which may only be said again once a queue pair
-/// is connected, are as they were.
+/// Returns whether the address vector and the number of served Reads are unchanged; after a queue pair is connected,
+/// they may only be set to the same values again.
 fn keeps_connection(core: &Core, known: &ibv_qp_attr, attr: &ibv_qp_attr, mask: u32) -> bool {
     let same_way = || ah::way(core, &attr.ah_attr).ok() == ah::way(core, &known.ah_attr).ok();
     (mask & IBV_QP_AV == 0 || same_way())
         && (mask & IBV_QP_MAX_DEST_RD_ATOMIC == 0 || attr.max_dest_rd_atomic == known.max_dest_rd_atomic)
 }
 
-/// Changes queue pair `handle` as `attr` says, as far as `mask` names it. After an error nothing has changed.
+/// Changes those attributes of queue pair `handle` that are in `mask` to the values in `attr`. After an error no
+/// attribute has changed.
 pub(super) fn modify(core: &mut Core, handle: u32, attr: &ibv_qp_attr, mask: u32) -> Result<()> {
     let qp = core.qps.get(handle).ok_or(Errno::INVALID)?;
     let has = |flag: u32| mask & flag != 0;
@@ -96,7 +96,7 @@ pub(super) fn modify(core: &mut Core, handle: u32, attr: &ibv_qp_attr, mask: u32
         _ => return Err(Errno::INVALID),
     }
     if has(IBV_QP_ACCESS_FLAGS) {
-        // Queue pairs have no right of their own for these: keys do.
+        // Queue pairs have no access rights of their own for FLUSH: these rights belong to keys.
         let flushes = Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT;
         core.nic.verbs().set_access(qpn, mr::remote_rights(merged.qp_access_flags) | flushes)?;
     }
@@ -112,7 +112,7 @@ pub(super) fn modify(core: &mut Core, handle: u32, attr: &ibv_qp_attr, mask: u32
     Ok(())
 }
 
-/// Takes over what `mask` names.
+/// Copies the attributes in `mask`.
 fn merge(into: &mut ibv_qp_attr, from: &ibv_qp_attr, mask: u32) {
     macro_rules! take {
         ($($flag:ident: $($field:ident),*;)*) => {
@@ -140,7 +140,7 @@ fn merge(into: &mut ibv_qp_attr, from: &ibv_qp_attr, mask: u32) {
     }
 }
 
-/// Gives back what a connection took.
+/// Releases the peer of a connection.
 fn forget(core: &mut Core, handle: u32) {
     if let Some(peer) = core.qps.get_mut(handle).and_then(|qp| qp.peer.take()) {
         core.nic.release_peer(peer);
@@ -169,10 +169,12 @@ fn become_ready_to_receive(core: &mut Core, handle: u32, attr: &ibv_qp_attr) -> 
     Ok(())
 }
 
-/// Payload bytes of a full packet with path MTU `path_mtu` where the path carries `carried`: no more than either.
+/// Returns the payload bytes of a full packet with path MTU `path_mtu` on a path that allows `carried` bytes: the
+/// smaller of both.
 ///
-/// The largest path MTU of verbs, 4096, stands for "as much as the path carries": between two of ours that may be more
-/// ([`rnic_host`] says why), and never is with real RoCEv2 peers, to whom `carried` is no more than 4096.
+/// The largest path MTU of verbs, 4096, stands for "as much as the path allows": between two OpenRNIC endpoints that
+/// may be more ([`rnic_host`] explains why). With real RoCEv2 peers it never is, because `carried` is no more than 4096
+/// for them.
 fn packet_bytes(path_mtu: u32, carried: u32) -> u32 {
     match mtu_bytes(path_mtu) {
         Some(bytes) if path_mtu < IBV_MTU_4096 => bytes.min(carried),
@@ -182,25 +184,26 @@ fn packet_bytes(path_mtu: u32, carried: u32) -> u32 {
 
 fn timing(core: &Core, qp_type: u32, attr: &ibv_qp_attr) -> QpTiming {
     if qp_type == IBV_QPT_XRC_RECV {
-        // What it sends are answers, and how often those are repeated is nothing that a program says.
+        // An XRC target sends only responses, and programs do not set how often those are retransmitted.
         let retry_count = retries(attr.timeout, 7, core.timeout);
         return QpTiming { sq_psn: Psn::new(attr.sq_psn), retry_count, rnr_retry: None, max_rd_atomic: 0 };
     }
     if qp_type != IBV_QPT_RC && qp_type != IBV_QPT_XRC_SEND {
-        // Nothing is sent again.
+        // There are no retransmissions.
         return QpTiming { sq_psn: Psn::new(attr.sq_psn), retry_count: 0, rnr_retry: None, max_rd_atomic: 0 };
     }
     QpTiming {
         sq_psn: Psn::new(attr.sq_psn),
         retry_count: retries(attr.timeout, attr.retry_cnt, core.timeout),
-        // Seven stands for ever.
+        // Seven means unlimited.
         rnr_retry: (attr.rnr_retry < 7).then_some(u32::from(attr.rnr_retry)),
         max_rd_atomic: u32::from(attr.max_rd_atomic),
     }
 }
 
-/// How often the transport's timeout may pass in a row, so that a peer is given up after as long as verbs says:
-/// `4.096 us * 2^timeout` for the first try and each of `retry_cnt` more. A timeout of zero is none.
+/// Returns the number of consecutive timeouts of the transport (`each`) after which a peer is given up, so that the
+/// total time is as verbs specifies: `4.096 us * 2^timeout` for the first try and for each of `retry_cnt` retries. A
+/// `timeout` of zero means that the peer is never given up.
 fn retries(timeout: u8, retry_cnt: u8, each: Duration) -> u32 {
     if timeout == 0 {
         return u32::MAX;
@@ -210,10 +213,11 @@ fn retries(timeout: u8, retry_cnt: u8, each: Duration) -> u32 {
     u32::try_from(patience.as_ps().div_ceil(each.as_ps().max(1))).unwrap_or(u32::MAX)
 }
 
-/// A process may be off its core for longer than a NIC would be silent: nobody is given up sooner.
+/// Minimum time until a peer is given up, because a process may be descheduled for longer than a hardware NIC would be
+/// silent.
 const PATIENCE_MIN: Duration = Duration::from_ms(100);
 
-/// Bytes of a datagram: what the port says as its MTU.
+/// Maximum payload of a datagram in bytes: the MTU that the port reports.
 const DATAGRAM_BYTES_MAX: u32 = 4_096;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Which attributes a change of state needs, and which it may bring: InfiniBand Architecture volume 1, table 91.
+//! Required and optional attributes of each state transition: InfiniBand Architecture volume 1, table 91.
 
 use crate::abi::*;
 
-/// A row: a change, for one type of queue pair, with what it needs and what it may bring.
+/// A row of the table: a state transition for one type of queue pair, with its required and optional attributes.
 struct Row {
     from: u32,
     to: u32,
@@ -79,7 +79,7 @@ const ROWS: &[Row] = &[
     row(SQD, SQD, UD, 0, KEY | QKEY),
 ];
 
-/// Whether `mask` is right for the change `from` one state `to` another.
+/// Returns whether `mask` is valid for the transition `from` one state `to` another.
 pub(super) fn is_legal(from: u32, to: u32, qp_type: u32, mask: u32) -> bool {
     let (needs, may) = if to == IBV_QPS_RESET || to == IBV_QPS_ERR {
         (0, 0)

@@ -1,5 +1,5 @@
-//! Targets of extended reliable connections: queue pairs that are made in an XRC domain, and receive by the shared
-//! receive queues that messages name.
+//! Targets of extended reliable connections: queue pairs that are created in an XRC domain, and receive through the
+//! shared receive queues that messages specify.
 
 use std::ptr;
 
@@ -14,12 +14,12 @@ use crate::errno::Result;
 use crate::object::{Ptr, QpObject};
 use crate::xrc;
 
-/// Makes a target.
+/// Creates a target.
 ///
 /// # Safety
-/// `context` is open, and the domain that `init` names is living.
+/// `context` is open, and the domain in `init` is valid.
 pub(super) unsafe fn create(context: *mut ibv_context, init: &mut ibv_qp_init_attr_ex) -> Result<*mut QpObject> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let mut core = unsafe { Context::of(context) }.shared.enter()?;
     // SAFETY: as above.
     let xrcd = unsafe { xrc::join(&mut core, init.xrcd) }?;
@@ -37,7 +37,7 @@ pub(super) unsafe fn create(context: *mut ibv_context, init: &mut ibv_qp_init_at
         recv_cq: parts.cq,
         srq: None,
         max_send_wr: 0,
-        // Of one message at a time.
+        // For one message at a time.
         max_recv_wr: 1,
         max_send_sge: 0,
         max_recv_sge: SGE_MAX as u32,
@@ -71,7 +71,8 @@ pub(super) unsafe fn create(context: *mut ibv_context, init: &mut ibv_qp_init_at
     Ok(object)
 }
 
-/// What the engine wants of it: nothing is ever registered in the one, and only flushed receives come to the other.
+/// Creates the protection domain and the completion queue that the engine requires for a target: no memory is ever
+/// registered in the former, and only flushed receives are reported in the latter.
 fn parts(core: &mut Core, xrcd: u32) -> Result<TargetParts> {
     let pd = core.nic.verbs().create_pd()?;
     match core.nic.verbs().create_cq(FLUSHED_MAX) {
@@ -83,13 +84,14 @@ fn parts(core: &mut Core, xrcd: u32) -> Result<TargetParts> {
     }
 }
 
-/// Gives back what a target had.
+/// Releases the resources of a target.
 pub(super) fn release(core: &mut Core, parts: &TargetParts) {
-    // Both were made for it alone.
+    // Both were created for this target only.
     let _ = core.nic.verbs().destroy_cq(parts.cq);
     let _ = core.nic.verbs().destroy_pd(parts.pd);
     xrc::part(core, parts.xrcd);
 }
 
-/// A message under way is flushed when the connection fails: one each time, and a reset takes it out again.
+/// Entries of a target's completion queue. A message in flight is flushed when the connection fails: one each time, and
+/// a reset removes it again.
 const FLUSHED_MAX: u32 = 16;

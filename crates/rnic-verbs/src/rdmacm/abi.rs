@@ -1,4 +1,5 @@
-//! The C structures and numbers of `<rdma/rdma_cma.h>` and `<infiniband/sa.h>`, as programs have them compiled in.
+//! The C structures and numbers of `<rdma/rdma_cma.h>` and `<infiniband/sa.h>`, with the layout and values that are
+//! compiled into programs.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -46,18 +47,18 @@ pub(crate) const RDMA_OPTION_IB_PATH: c_int = 1;
 pub(crate) struct ibv_sa_path_rec {
     pub(crate) dgid: ibv_gid,
     pub(crate) sgid: ibv_gid,
-    /// Network order.
+    /// In network byte order.
     pub(crate) dlid: u16,
-    /// Network order.
+    /// In network byte order.
     pub(crate) slid: u16,
     pub(crate) raw_traffic: c_int,
-    /// Network order.
+    /// In network byte order.
     pub(crate) flow_label: u32,
     pub(crate) hop_limit: u8,
     pub(crate) traffic_class: u8,
     pub(crate) reversible: c_int,
     pub(crate) numb_path: u8,
-    /// Network order.
+    /// In network byte order.
     pub(crate) pkey: u16,
     pub(crate) sl: u8,
     pub(crate) mtu_selector: u8,
@@ -74,7 +75,7 @@ pub(crate) struct ibv_sa_path_rec {
 pub(crate) struct rdma_ib_addr {
     pub(crate) sgid: ibv_gid,
     pub(crate) dgid: ibv_gid,
-    /// Network order.
+    /// In network byte order.
     pub(crate) pkey: u16,
 }
 

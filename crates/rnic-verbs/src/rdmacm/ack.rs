@@ -1,4 +1,4 @@
-//! Events that a program has fetched, and has done with.
+//! Acknowledgement of events that a program has fetched.
 
 use std::ffi::c_int;
 
@@ -6,7 +6,8 @@ use super::abi::*;
 use super::service::{ACKNOWLEDGED, Cm, Key};
 use crate::errno::{Errno, minus_one};
 
-/// The C structure, the private data that it leads to, and whose acknowledgement it waits for.
+/// An event: the C structure, the private data that it points to, and the key of the identifier that waits for its
+/// acknowledgement.
 #[repr(C)]
 pub(super) struct EventObject {
     pub(super) c: rdma_cm_event,
@@ -14,7 +15,7 @@ pub(super) struct EventObject {
     pub(super) key: Key,
 }
 
-/// Counts an event of `key` as done with.
+/// Counts an event of the identifier `key` as acknowledged.
 pub(super) fn acknowledge(key: Key) {
     if let Ok(mut cm) = Cm::lock()
         && let Some(entry) = cm.ids.get_mut(&key)
@@ -24,7 +25,7 @@ pub(super) fn acknowledge(key: Key) {
     }
 }
 
-/// `rdma_ack_cm_event`.
+/// Implements `rdma_ack_cm_event`.
 ///
 /// # Safety
 /// `event` is from `rdma_get_cm_event`, and not used again.
@@ -33,7 +34,7 @@ pub unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     if event.is_null() {
         return minus_one(Err(Errno::INVALID));
     }
-    // SAFETY: `present` made a box of it, and the program gives it up.
+    // SAFETY: `present` allocated it as a `Box`, and the program gives up ownership.
     let event = unsafe { Box::from_raw(event.cast::<EventObject>()) };
     acknowledge(event.key);
     0

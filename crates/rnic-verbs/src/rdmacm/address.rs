@@ -1,7 +1,7 @@
-//! Addresses: binding, and the way to the other side.
+//! Addresses: binding, address resolution and route resolution.
 //!
-//! Routes are the kernel's, so "resolving" is a question to the routing table, answered at once; programs hear of it
-//! through their channel all the same. The port's table of GIDs must have the source address.
+//! Routes belong to the kernel, so resolving is a lookup in the routing table that returns immediately; programs are
+//! nevertheless notified through their channel. The source address must be in the port's GID table.
 
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -20,21 +20,21 @@ use super::{devices, id};
 use crate::abi::*;
 use crate::errno::{Errno, Result};
 
-/// What the queue pair of an identifier, and the other side's, are set to. Real RoCEv2 peers send packets as large as
-/// they are told, so they are told what the path carries.
+/// Returns the path MTU code for the queue pairs at both ends of a connection. Real RoCEv2 peers send packets as large
+/// as this value, so for them it is what the path allows.
 pub(super) fn path_mtu(from: IpAddr, to: IpAddr) -> u32 {
     let bytes = devices::has_real_roce_peers().then(|| roce_mtu_towards(to, from)).and_then(std::io::Result::ok);
     let code = bytes.and_then(PathMtu::at_most).map_or(PATH_MTU, |mtu| mtu.code().get());
     code.clamp(IBV_MTU_256, PATH_MTU)
 }
 
-/// Packets may take so long, as InfiniBand counts: 4.096 us * 2^16 = 0.27 s.
+/// Packet lifetime in InfiniBand's encoding: 4.096 us * 2^16 = 0.27 s.
 const PACKET_LIFE_TIME: u8 = 16;
 
-/// 100 Gbit/s, as InfiniBand counts.
+/// 100 Gbit/s in InfiniBand's encoding.
 const RATE: u8 = 16;
 
-/// "Exactly", for the fields of a path record that could mean "at most".
+/// Selector "exactly", for the fields of a path record that could also mean "at most".
 const EXACTLY: u8 = 2;
 
 const HOPS: u8 = 64;
@@ -42,15 +42,15 @@ const HOPS: u8 = 64;
 /// Reads a C socket address.
 ///
 /// # Safety
-/// `address` may be read, as far as its family says.
+/// `address` may be read for the length that its family implies.
 pub(super) unsafe fn read(address: *const libc::sockaddr) -> Result<SocketAddr> {
     if address.is_null() {
         return Err(Errno::INVALID);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     match c_int::from(unsafe { (*address).sa_family }) {
         libc::AF_INET => {
-            // SAFETY: the caller's promise; alignment is not asked for.
+            // SAFETY: guaranteed by the caller; alignment is not required.
             let address = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from(address.sin_addr.s_addr.to_ne_bytes());
             Ok(SocketAddrV4::new(ip, u16::from_be(address.sin_port)).into())
@@ -65,9 +65,9 @@ pub(super) unsafe fn read(address: *const libc::sockaddr) -> Result<SocketAddr> 
     }
 }
 
-/// Writes a C socket address.
+/// Converts an address to a C socket address.
 pub(super) fn write(address: SocketAddr) -> libc::sockaddr_storage {
-    // SAFETY: zeros are an address of no family.
+    // SAFETY: all zeros is an address of no family.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
     let place: *mut libc::sockaddr_storage = &raw mut storage;
     match address {
@@ -78,7 +78,7 @@ pub(super) fn write(address: SocketAddr) -> libc::sockaddr_storage {
                 sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.ip().octets()) },
                 sin_zero: [0; 8],
             };
-            // SAFETY: storage has room and alignment for any address.
+            // SAFETY: the storage has space and alignment for any address.
             unsafe { place.cast::<libc::sockaddr_in>().write(sin) };
         }
         SocketAddr::V6(address) => {
@@ -96,7 +96,7 @@ pub(super) fn write(address: SocketAddr) -> libc::sockaddr_storage {
     storage
 }
 
-/// An IP address as the port's table has it.
+/// Converts an IP address to its GID in the port's table.
 pub(super) fn gid(ip: IpAddr) -> ibv_gid {
     match ip {
         IpAddr::V4(ip) => ibv_gid { raw: ip.to_ipv6_mapped().octets() },
@@ -104,16 +104,16 @@ pub(super) fn gid(ip: IpAddr) -> ibv_gid {
     }
 }
 
-/// Both addresses of an identifier; `None` where there is none yet.
+/// Returns the local and the remote address of an identifier; `None` where it is not set yet.
 pub(super) fn of(c: &rdma_cm_id) -> (Option<SocketAddr>, Option<SocketAddr>) {
     let at = |storage: &libc::sockaddr_storage| {
-        // SAFETY: storage may be read as far as any family says.
+        // SAFETY: the storage may be read for the length of an address of any family.
         unsafe { read(ptr::from_ref(storage).cast()) }.ok()
     };
     (at(&c.route.addr.src_storage), at(&c.route.addr.dst_storage))
 }
 
-/// The device that an identifier is on from now on: there is one.
+/// Assigns an identifier to the device; there is only one.
 fn attach(c: &mut rdma_cm_id) -> Result<()> {
     put_on(c, devices::open()?);
     Ok(())
@@ -135,10 +135,10 @@ pub(super) fn bind(this: &mut IdObject, address: SocketAddr) -> Result<()> {
     if !address.ip().is_unspecified() {
         devices::index_of(gid(address.ip())).map_err(|_| Errno(libc::EADDRNOTAVAIL))?;
     }
-    // Loopback names no device, as with adapters, whatever ours could do there: libfabric binds to it and then, if that
-    // gave it no device, takes the addresses of all devices.
+    // A loopback address selects no device, as with hardware adapters, although this device could serve it: libfabric
+    // binds to loopback and then, if that did not select a device, uses the addresses of all devices.
     let names_device = !address.ip().is_unspecified() && !address.ip().is_loopback();
-    // Before the port is taken: a device that cannot be opened leaves everything as it was.
+    // Open the device before binding the port, so that a failure to open it leaves the identifier unchanged.
     let device = if names_device { Some(devices::open()?) } else { None };
     let mut cm = Cm::lock()?;
     if cm.entry(this.key)?.stage != Stage::New {
@@ -154,7 +154,7 @@ pub(super) fn bind(this: &mut IdObject, address: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// What an identifier that only listens is bound to when the program does not say: every address, any port.
+/// Binds an identifier on which the program listens without having bound it: to every address and any port.
 pub(super) fn bind_any(this: &mut IdObject) -> Result<()> {
     bind(this, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0))
         .or_else(|_| bind(this, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0)))
@@ -188,7 +188,7 @@ pub(super) fn resolve(this: &mut IdObject, source: Option<SocketAddr>, to: Socke
     Ok(())
 }
 
-/// Asks the kernel for the source address, and takes a port there.
+/// Gets the source address from the kernel's routing table, binds a port there, and assigns the device.
 fn find_way(this: &mut IdObject, to: SocketAddr) -> Result<()> {
     if to.ip().is_unspecified() {
         return Err(Errno(libc::EADDRNOTAVAIL));
@@ -213,7 +213,7 @@ fn find_way(this: &mut IdObject, to: SocketAddr) -> Result<()> {
     attach(&mut this.c)
 }
 
-/// What an identifier knows of its path when it is resolved.
+/// Fills in the path record of an identifier after its resolution.
 fn describe_path(c: &mut rdma_cm_id) {
     let (Some(source), Some(to)) = of(c) else { return };
     let (sgid, dgid) = (gid(source.ip().to_canonical()), gid(to.ip().to_canonical()));
@@ -236,7 +236,7 @@ fn describe_path(c: &mut rdma_cm_id) {
     if c.route.path_rec.is_null() {
         c.route.path_rec = Box::into_raw(Box::new(path));
     } else {
-        // SAFETY: it is this identifier's own.
+        // SAFETY: the path record is owned by this identifier.
         unsafe { *c.route.path_rec = path };
     }
     c.route.num_paths = 1;
@@ -251,10 +251,10 @@ pub(super) fn resolve_route(this: &mut IdObject) -> Result<()> {
     Ok(())
 }
 
-/// Fills in what a request says about its identifier.
+/// Fills in the addresses and the path of an identifier from a received connection request.
 pub(super) fn describe_arrival(c: &mut rdma_cm_id, arrival: &Arrival) -> Result<()> {
     let (here, there) = (arrival.addresses.src(), arrival.addresses.dst());
-    // A service's name ends with the port that programs know it by, whichever the message came to.
+    // The low bits of a service ID are the port that programs use, independent of the port that received the message.
     let here = SocketAddr::new(here.ip(), arrival.service.0 as u16);
     c.route.addr.src_storage = write(here);
     c.route.addr.dst_storage = write(SocketAddr::new(there.ip(), arrival.source_port));
@@ -263,12 +263,12 @@ pub(super) fn describe_arrival(c: &mut rdma_cm_id, arrival: &Arrival) -> Result<
     Ok(())
 }
 
-/// The address vector to the other side.
+/// Returns the address vector to the remote end.
 ///
 /// # Safety
-/// `id` is living.
+/// `id` is valid.
 pub(super) unsafe fn to_peer(id: *mut rdma_cm_id) -> Result<ibv_ah_attr> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let this = unsafe { id::object(id) };
     let (Some(source), Some(to)) = of(&this.c) else { return Err(Errno::INVALID) };
     let traffic_class = Cm::lock()?.entry(this.key)?.options.traffic_class;
@@ -279,26 +279,26 @@ pub(super) unsafe fn to_peer(id: *mut rdma_cm_id) -> Result<ibv_ah_attr> {
 }
 
 fn port(storage: &libc::sockaddr_storage) -> u16 {
-    // SAFETY: storage may be read as far as any family says.
+    // SAFETY: the storage may be read for the length of an address of any family.
     unsafe { read(ptr::from_ref(storage).cast()) }.map_or(0, |address| address.port()).to_be()
 }
 
-/// `rdma_get_src_port`, in network order.
+/// Implements `rdma_get_src_port`; returns the port in network byte order.
 ///
 /// # Safety
-/// `id` is living.
+/// `id` is valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     port(unsafe { &(*id).route.addr.src_storage })
 }
 
-/// `rdma_get_dst_port`, in network order.
+/// Implements `rdma_get_dst_port`; returns the port in network byte order.
 ///
 /// # Safety
-/// `id` is living.
+/// `id` is valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     port(unsafe { &(*id).route.addr.dst_storage })
 }

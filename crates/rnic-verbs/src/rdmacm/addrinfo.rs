@@ -1,4 +1,4 @@
-//! `rdma_getaddrinfo`: names and services to addresses, with the C library's resolver.
+//! `rdma_getaddrinfo`: resolves names and services to addresses, with the C library's resolver.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -10,20 +10,20 @@ use super::address;
 use crate::abi::*;
 use crate::errno::{Errno, Result, minus_one};
 
-/// Memory of the C library's, zeroed. Programs put pieces of their own into the structure, or make one themselves, and
-/// give all back through `rdma_freeaddrinfo`: so every piece is `free`'s.
+/// Allocates zeroed memory from the C library. Programs store pieces of their own in the structure, or allocate one
+/// themselves, and release all of it through `rdma_freeaddrinfo`, so every piece must be suitable for `free`.
 fn allocate<T>() -> Result<*mut T> {
-    // SAFETY: asks for memory, which may fail.
+    // SAFETY: an allocation, which may fail.
     let place = unsafe { libc::calloc(1, size_of::<T>()) };
     if place.is_null() { Err(Errno::NO_MEMORY) } else { Ok(place.cast()) }
 }
 
-/// An answer of the resolver.
+/// A result list of the resolver.
 struct Found(*mut libc::addrinfo);
 
 impl Drop for Found {
     fn drop(&mut self) {
-        // SAFETY: `getaddrinfo` has made the list.
+        // SAFETY: `getaddrinfo` allocated the list.
         unsafe { libc::freeaddrinfo(self.0) };
     }
 }
@@ -31,7 +31,7 @@ impl Drop for Found {
 /// # Safety
 /// `node` and `service` are null or C strings.
 unsafe fn look_up(node: *const c_char, service: *const c_char, flags: c_int, family: c_int) -> Result<Found> {
-    // SAFETY: zeros are legal hints.
+    // SAFETY: all zeros are valid hints.
     let mut hints: libc::addrinfo = unsafe { MaybeUninit::zeroed().assume_init() };
     hints.ai_socktype = libc::SOCK_STREAM;
     if flags & RAI_PASSIVE != 0 {
@@ -42,7 +42,7 @@ unsafe fn look_up(node: *const c_char, service: *const c_char, flags: c_int, fam
     }
     hints.ai_family = family;
     let mut list = ptr::null_mut();
-    // SAFETY: the caller's promise; hints and result are ours.
+    // SAFETY: guaranteed by the caller; hints and result are local variables.
     match unsafe { libc::getaddrinfo(node, service, &raw const hints, &raw mut list) } {
         0 if !list.is_null() => Ok(Found(list)),
         libc::EAI_SYSTEM => Err(Errno::last()),
@@ -53,7 +53,7 @@ unsafe fn look_up(node: *const c_char, service: *const c_char, flags: c_int, fam
     }
 }
 
-/// Queue pair type and port space, either of which may follow from the other.
+/// Returns queue pair type and port space; a missing one is derived from the other.
 fn kind(hints: Option<&rdma_addrinfo>) -> Result<(c_int, c_int)> {
     let (given_type, given_space) = hints.map_or((0, 0), |hints| (hints.ai_qp_type, hints.ai_port_space));
     let space = match (given_space.cast_unsigned(), given_type.cast_unsigned()) {
@@ -94,7 +94,7 @@ unsafe fn get(
     let named = if node.is_null() && service.is_null() {
         None
     } else {
-        // SAFETY: the caller's promise; the list has a first element, whose address may be read.
+        // SAFETY: guaranteed by the caller; the list has a first element, whose address may be read.
         unsafe {
             let found = look_up(node, service, flags, family)?;
             if !(*found.0).ai_canonname.is_null() {
@@ -105,7 +105,7 @@ unsafe fn get(
     };
     let hinted = |address: *mut libc::sockaddr| match address.is_null() {
         true => Ok(None),
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         false => unsafe { address::read(address) }.map(Some),
     };
     let (source, destination) = match hints {
@@ -117,7 +117,7 @@ unsafe fn get(
     };
     let some = destination.or(source).ok_or(Errno::INVALID)?;
     let info = allocate::<rdma_addrinfo>()?;
-    // SAFETY: it is new, zeroed, and nobody else's.
+    // SAFETY: the structure is new, zeroed, and has no other owner.
     let c = unsafe { &mut *info };
     c.ai_flags = flags;
     c.ai_family = if some.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
@@ -132,19 +132,19 @@ unsafe fn get(
     Ok(info)
 }
 
-/// An address in memory of its own.
+/// Stores an address in newly allocated memory; returns its length and a pointer to it.
 fn put(address: SocketAddr) -> Result<(libc::socklen_t, *mut libc::sockaddr)> {
     let len = match address {
         SocketAddr::V4(_) => size_of::<libc::sockaddr_in>(),
         SocketAddr::V6(_) => size_of::<libc::sockaddr_in6>(),
     };
     let place = allocate::<libc::sockaddr_storage>()?;
-    // SAFETY: it is new and has room for any address.
+    // SAFETY: the storage is new and has space for any address.
     unsafe { place.write(address::write(address)) };
     Ok((len as libc::socklen_t, place.cast()))
 }
 
-/// `rdma_getaddrinfo`.
+/// Implements `rdma_getaddrinfo`.
 ///
 /// # Safety
 /// `node` and `service` are null or C strings, `hints` is null or may be read, `result` may be written.
@@ -155,11 +155,11 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
     hints: *const rdma_addrinfo,
     result: *mut *mut rdma_addrinfo,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     minus_one(unsafe { get(node, service, hints.as_ref()) }.map(|found| unsafe { *result = found }))
 }
 
-/// `rdma_freeaddrinfo`.
+/// Implements `rdma_freeaddrinfo`.
 ///
 /// # Safety
 /// `list` is null or from `rdma_getaddrinfo`, and not used again.
@@ -167,8 +167,8 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
 pub unsafe extern "C" fn rdma_freeaddrinfo(list: *mut rdma_addrinfo) {
     let mut next = list;
     while !next.is_null() {
-        // SAFETY: every piece came from the C library's allocator, ours and the program's, and the caller gives them
-        // up. Null may be given back too.
+        // SAFETY: every piece was allocated by the C library's allocator, by this library or by the program, and the
+        // caller gives up ownership. `free` accepts null too.
         unsafe {
             let c = next.read();
             libc::free(c.ai_src_addr.cast());
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn rdma_freeaddrinfo(list: *mut rdma_addrinfo) {
     }
 }
 
-/// Private data that an answer wants to go in front of the program's.
+/// Returns the private data of a resolution result that is to be sent in front of the program's.
 ///
 /// # Safety
 /// `info` may be read.
@@ -192,6 +192,6 @@ pub(super) unsafe fn connect_data(info: &rdma_addrinfo) -> Vec<u8> {
     if data.is_null() || info.ai_connect_len == 0 {
         return Vec::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts(data.cast::<u8>(), info.ai_connect_len) }.to_vec()
 }

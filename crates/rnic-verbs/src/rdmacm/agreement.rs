@@ -1,10 +1,11 @@
-//! Both ends of a connection must speak one transport: they say which in the vendor fields of REQ and REP, which
-//! InfiniBand has for what adapters of one make agree on. All private data stay the program's.
+//! Negotiation of the transport: both ends of a connection must use the same one. They announce it in the vendor fields
+//! of REQ and REP, which InfiniBand provides for negotiation between adapters of the same vendor. All private data
+//! remain available to the program.
 //!
-//! The vendor is "ORN"; its options are a hash of the transport's name. A request that offers several (IRN, section
-//! 7) names "ORL", with four short hashes; the reply says which of them it is. For Falcon it is "ORF", with the word of
-//! what must be alike ([`falcon_word`]). Somebody else's stack names another vendor or none, and speaks RoCEv2 with
-//! go-back-N.
+//! The vendor is "ORN"; its options are a hash of the transport's name. A request that offers several transports (IRN,
+//! section 7) uses the vendor "ORL", with four short hashes; the reply indicates the selected one. For Falcon the
+//! vendor is "ORF", and the options encode the settings that must be equal at both ends ([`falcon_word`]). Any other
+//! RoCE stack announces a different vendor or none, and uses RoCEv2 with go-back-N.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -16,23 +17,23 @@ use rnic_wire::cm::{Bits, RejectReason, Vendor};
 
 use crate::device;
 
-/// Why such a connection is refused: "vendor option is not supported".
+/// Reject reason for a connection without a common transport: "vendor option is not supported".
 pub(super) const REASON: RejectReason = RejectReason(35);
 
-/// "ORN".
+/// Vendor "ORN": one transport, by the hash of its name.
 const VENDOR: u32 = 0x4f_524e;
 
-/// "ORL": four transports at most, each a short code, best first.
+/// Vendor "ORL": up to four transports, each as a short code, best first.
 const LIST_VENDOR: u32 = 0x4f_524c;
 
-/// "ORF".
+/// Vendor "ORF": Falcon, with the settings that must be equal at both ends.
 const FALCON_VENDOR: u32 = 0x4f_5246;
 
-/// The transport of other stacks.
+/// The transport of other RoCE stacks.
 const OTHERS: &str = "roce-gbn";
 
-/// Which of our transports a connection with an end that says `theirs` takes, counted from the first; `None` when there
-/// is none in common. Who asks says what is best first.
+/// Returns the index, in the list of locally offered transports, of the transport for a connection with a peer that
+/// announces `theirs`; `None` when there is none in common. The order of preference is that of the requester.
 pub(super) fn choose(theirs: Vendor) -> Option<usize> {
     choose_of(own(), offered(), theirs)
 }
@@ -48,7 +49,7 @@ fn choose_of(own: Vendor, offered: &[String], theirs: Vendor) -> Option<usize> {
     }
 }
 
-/// The names of our transports, the first one first.
+/// Returns the names of the locally offered transports, preferred one first.
 fn offered() -> &'static [String] {
     static OFFERED: OnceLock<Vec<String>> = OnceLock::new();
     let names =
@@ -57,15 +58,16 @@ fn offered() -> &'static [String] {
     OFFERED.get_or_init(|| device::settings().map_or_else(|| names(&later()), names))
 }
 
-/// What we say: what packets of an open device show, or one that is opened now will.
+/// Returns the vendor fields of the local end: for the settings of the open device, or for those with which a device
+/// would be opened now.
 pub(super) fn own() -> Vendor {
     static OWN: OnceLock<Vendor> = OnceLock::new();
     let later = || Settings::from_environment().unwrap_or_else(|_| of_others());
     *OWN.get_or_init(|| device::settings().map_or_else(|| of(&later()), of))
 }
 
-/// What our requests say: all that we offer. Adapters of other makes have a vendor of their own, and refuse options of
-/// another's.
+/// Returns the vendor fields of outgoing requests, with all locally offered transports. With real RoCEv2 peers they are
+/// empty, because adapters of other vendors announce their own vendor and reject options of a different one.
 pub(super) fn said() -> Vendor {
     if super::devices::has_real_roce_peers() {
         return Vendor::default();
@@ -82,7 +84,7 @@ fn list(names: &[String]) -> Vendor {
     Vendor { id: Bits::clamped(LIST_VENDOR), options: u32::from_be_bytes(codes) }
 }
 
-/// What our replies say: which of our transports it is.
+/// Returns the vendor fields of outgoing replies, which indicate the selected transport.
 pub(super) fn answered(index: usize) -> Vendor {
     match offered().get(index) {
         Some(name) if own().id.get() == VENDOR && !super::devices::has_real_roce_peers() => {
@@ -92,17 +94,17 @@ pub(super) fn answered(index: usize) -> Vendor {
     }
 }
 
-/// What we speak, in words.
+/// Returns a textual description of the local transport.
 pub(super) fn own_text() -> String {
     text_of(own())
 }
 
-/// The same, for who says `theirs`.
+/// Returns a textual description of the local transport for a peer that announces `theirs`.
 pub(super) fn text_for(theirs: Vendor) -> String {
     text_of(own()) + hint(theirs)
 }
 
-/// What is wrong, where it is the key.
+/// Returns an explanation when the keys of the two ends differ, otherwise an empty string.
 fn hint(theirs: Vendor) -> &'static str {
     let own = own();
     let both = [own, theirs].iter().all(|vendor| vendor.id.get() == FALCON_VENDOR);
@@ -113,10 +115,10 @@ fn of_others() -> Settings {
     Settings { transport: OTHERS.to_owned(), ..Settings::default() }
 }
 
-/// What an end with these settings says.
+/// Returns the vendor fields of an end with these settings.
 fn of(settings: &Settings) -> Vendor {
     let falcon = settings.transport_choice().map_or(0, |choice| {
-        // Its timeouts and windows are each end's own affair.
+        // Timeouts and windows of Falcon may differ between the two ends.
         falcon_word(&choice.profile, settings.protection.as_ref())
     });
     match falcon {
@@ -129,18 +131,18 @@ fn is_known(vendor: Vendor) -> bool {
     [VENDOR, LIST_VENDOR, FALCON_VENDOR].contains(&vendor.id.get())
 }
 
-/// FNV-1a: tells names apart, keeps no secret.
+/// Returns the FNV-1a hash of a transport name; it only distinguishes names and is not a security feature.
 fn code(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// The same in eight bits, of which those of the transports that there are differ. Zero is none.
+/// Returns the hash folded to eight bits; the values of the existing transports differ. Zero means no transport.
 fn short_code(name: &str) -> u8 {
     let code = code(name);
     ((code ^ code >> 8 ^ code >> 16 ^ code >> 24) as u8).max(1)
 }
 
-/// What an end speaks that says this, in words.
+/// Returns a textual description of the transport of an end that announces `vendor`.
 fn text_of(vendor: Vendor) -> String {
     if vendor.id.get() == FALCON_VENDOR {
         return falcon_text(vendor.options);
@@ -160,20 +162,20 @@ fn text_of(vendor: Vendor) -> String {
     .to_owned()
 }
 
-/// Says on standard error why a request or a reply was refused here.
+/// Prints on standard error why a request or a reply was rejected by this end.
 pub(super) fn refuse(from: SocketAddr, vendor: Vendor) {
     say(&format!("connection with {from} refused: it speaks {}{}", text_of(vendor), hint(vendor)));
 }
 
-/// Says on standard error why our request was refused; `theirs` is the other side's transport.
+/// Prints on standard error why the remote end rejected a request; `theirs` describes its transport.
 pub(super) fn explain(theirs: &[u8]) {
     let is_text = |byte: &&u8| byte.is_ascii_graphic() || **byte == b' ';
     let theirs: String = theirs.iter().take_while(is_text).map(|byte| char::from(*byte)).collect();
     say(&format!("connection refused: the other end speaks {theirs}"));
 }
 
-/// No host at `to` has answered our request, which went to the port that programs have named. Adapters hear on another,
-/// and there is none within this host.
+/// Prints a hint, once, when no host at `to` has responded to a request, which was sent to the port that the program
+/// specified. Hardware adapters receive on a different port, and there is none within this host.
 pub(super) fn hint_at_adapters(to: SocketAddr) {
     static HINTED: Once = Once::new();
     let is_quiet = device::settings().is_some_and(|settings| settings.quiet);
@@ -189,7 +191,7 @@ pub(super) fn hint_at_adapters(to: SocketAddr) {
 
 fn say(text: &str) {
     static SAID: AtomicU32 = AtomicU32::new(0);
-    // Anybody may send requests, as many as he likes.
+    // The output is limited, because any host may send any number of requests.
     match SAID.fetch_add(1, Relaxed) {
         ..SAID_MAX => {
             let (ours, settings) = (own_text(), settings_of(own()));
@@ -200,10 +202,10 @@ fn say(text: &str) {
     }
 }
 
-/// Refusals of which standard error is told.
+/// Maximum number of refusals printed on standard error.
 const SAID_MAX: u32 = 100;
 
-/// What people set to speak so.
+/// Returns the names of the settings that select this transport.
 fn settings_of(vendor: Vendor) -> &'static str {
     match vendor.id.get() {
         FALCON_VENDOR => "RNIC_TRANSPORT, RNIC_KEY, and of RNIC_SET ordering, errors and flows,",

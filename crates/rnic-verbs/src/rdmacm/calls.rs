@@ -1,4 +1,4 @@
-//! The verbs that the connection manager uses: the same that programs call.
+//! The verbs that the connection manager calls: the same C functions that programs call.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -6,7 +6,8 @@ use std::mem::MaybeUninit;
 use crate::abi::*;
 use crate::errno::{Errno, Result};
 
-// SAFETY: these are this library's own, defined with the same types in `device.rs`, `cq.rs`, `srq.rs` and `qp.rs`.
+// SAFETY: these are functions of this library, defined with the same types in `device.rs`, `cq.rs`, `srq.rs` and
+// `qp.rs`.
 unsafe extern "C" {
     fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device;
     fn ibv_free_device_list(list: *mut *mut ibv_device);
@@ -63,7 +64,7 @@ pub(super) fn alloc_pd(context: *mut ibv_context) -> Result<*mut ibv_pd> {
 
 pub(super) fn query_device(context: *mut ibv_context) -> Result<ibv_device_attr> {
     let mut attributes = MaybeUninit::zeroed();
-    // SAFETY: the context is open; zeros are legal attributes, which the call fills.
+    // SAFETY: the context is open; zeros are valid attributes, which the call fills in.
     unsafe {
         done(ibv_query_device(context, attributes.as_mut_ptr()))?;
         Ok(attributes.assume_init())
@@ -72,19 +73,19 @@ pub(super) fn query_device(context: *mut ibv_context) -> Result<ibv_device_attr>
 
 pub(super) fn query_port(context: *mut ibv_context) -> Result<ibv_port_attr> {
     let mut attributes = ibv_port_attr::default();
-    // SAFETY: the context is open, the attributes are ours.
+    // SAFETY: the context is open, and `attributes` is a local variable.
     done(unsafe { ibv_query_port(context, 1, &raw mut attributes) })?;
     Ok(attributes)
 }
 
 pub(super) fn query_gid(context: *mut ibv_context, index: c_int) -> Result<ibv_gid> {
     let mut gid = ibv_gid::default();
-    // SAFETY: the context is open, the address is ours.
+    // SAFETY: the context is open, and `gid` is a local variable.
     done(unsafe { ibv_query_gid(context, 1, index, &raw mut gid) })?;
     Ok(gid)
 }
 
-/// A completion queue with a channel of its own.
+/// Creates a completion queue with its own channel.
 ///
 /// # Safety
 /// `context` is open.
@@ -93,7 +94,7 @@ pub(super) unsafe fn create_cq(
     entries: u32,
     cq_context: *mut c_void,
 ) -> Result<(*mut ibv_comp_channel, *mut ibv_cq)> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let channel = some(ibv_create_comp_channel(context))?;
         let entries = c_int::try_from(entries.max(1)).unwrap_or(c_int::MAX);
@@ -107,12 +108,12 @@ pub(super) unsafe fn create_cq(
     }
 }
 
-/// Gives both back.
+/// Destroys a completion queue and its channel.
 ///
 /// # Safety
 /// They are null, or from [`create_cq`] and not used again.
 pub(super) unsafe fn destroy_cq(channel: *mut ibv_comp_channel, cq: *mut ibv_cq) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if !cq.is_null() {
             ibv_destroy_cq(cq);
@@ -126,25 +127,25 @@ pub(super) unsafe fn destroy_cq(channel: *mut ibv_comp_channel, cq: *mut ibv_cq)
 /// # Safety
 /// As for the verb.
 pub(super) unsafe fn create_srq(pd: *mut ibv_pd, attributes: &mut ibv_srq_init_attr) -> Result<*mut ibv_srq> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     some(unsafe { ibv_create_srq(pd, attributes) })
 }
 
 /// # Safety
 /// As for the verb.
 pub(super) unsafe fn destroy_srq(srq: *mut ibv_srq) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     done(unsafe { ibv_destroy_srq(srq) })
 }
 
 /// # Safety
 /// As for the verb.
 pub(super) unsafe fn create_qp(pd: *mut ibv_pd, attributes: &mut ibv_qp_init_attr) -> Result<*mut ibv_qp> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     some(unsafe { ibv_create_qp(pd, attributes) })
 }
 
-/// `ibv_create_qp_ex`, which programs reach through the context.
+/// Calls `ibv_create_qp_ex`, which programs reach through the context.
 ///
 /// # Safety
 /// `context` is open; the rest as for the verb.
@@ -152,7 +153,7 @@ pub(super) unsafe fn create_qp_ex(
     context: *mut ibv_context,
     attributes: &mut ibv_qp_init_attr_ex,
 ) -> Result<*mut ibv_qp> {
-    // SAFETY: the caller's promise: every context of ours is the last part of a `verbs_context`.
+    // SAFETY: guaranteed by the caller: every context of this library is the last part of a `verbs_context`.
     unsafe {
         let before = std::mem::offset_of!(verbs_context, context);
         let verbs = context.byte_sub(before).cast::<verbs_context>();
@@ -164,13 +165,13 @@ pub(super) unsafe fn create_qp_ex(
 /// # Safety
 /// As for the verb.
 pub(super) unsafe fn destroy_qp(qp: *mut ibv_qp) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     done(unsafe { ibv_destroy_qp(qp) })
 }
 
 /// # Safety
 /// As for the verb.
 pub(super) unsafe fn modify_qp(qp: *mut ibv_qp, attributes: &mut ibv_qp_attr, mask: u32) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     done(unsafe { ibv_modify_qp(qp, attributes, mask.cast_signed()) })
 }

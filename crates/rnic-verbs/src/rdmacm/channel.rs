@@ -1,4 +1,4 @@
-//! Event channels: where programs hear what becomes of their identifiers.
+//! Event channels, through which programs receive the events of their identifiers.
 
 use std::collections::BTreeMap;
 use std::ffi::c_char;
@@ -17,43 +17,43 @@ fn create() -> Result<*mut rdma_event_channel> {
     Ok(channel)
 }
 
-/// Channels that have not been destroyed, by address. Programs ask destroyed ones for events: rping has a thread that
-/// does so when its main thread was faster.
+/// Channels that have not been destroyed, by address. The list is needed because programs request events from destroyed
+/// channels: rping has a thread that does so when its main thread destroys the channel first.
 static LIVING: Mutex<BTreeMap<usize, Arc<Events>>> = Mutex::new(BTreeMap::new());
 
 fn living() -> MutexGuard<'static, BTreeMap<usize, Arc<Events>>> {
     LIVING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The events behind a channel.
+/// Returns the event queue of a channel.
 ///
 /// # Errors
-/// When it has been destroyed.
+/// When the channel has been destroyed.
 pub(super) fn events(channel: *mut rdma_event_channel) -> Result<Arc<Events>> {
     living().get(&(channel as usize)).map(Arc::clone).ok_or(Errno(libc::EBADF))
 }
 
-/// `rdma_create_event_channel`.
+/// Implements `rdma_create_event_channel`.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
     pointer(create())
 }
 
-/// `rdma_destroy_event_channel`.
+/// Implements `rdma_destroy_event_channel`.
 ///
 /// # Safety
 /// `channel` is from `rdma_create_event_channel`, and not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
-    // Its descriptor closes when nobody waits for an event any more.
+    // The descriptor is closed when no thread waits for an event any more.
     let known = living().remove(&(channel as usize));
     if known.is_some() {
-        // SAFETY: `create` made a box of it, and the caller gives it up.
+        // SAFETY: `create` allocated it as a `Box`, and the caller gives up ownership.
         drop(unsafe { Box::from_raw(channel) });
     }
 }
 
-/// `rdma_event_str`.
+/// Implements `rdma_event_str`.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_event_str(event: u32) -> *const c_char {
     let text = match event {

@@ -1,4 +1,4 @@
-//! Connections: waiting, asking, answering, ending.
+//! Connections: listening, requesting, accepting or rejecting, disconnecting.
 
 use std::ffi::{c_int, c_void};
 
@@ -22,19 +22,19 @@ use super::{address, agreement, devices, qp};
 use crate::abi::*;
 use crate::errno::{Errno, Result, minus_one};
 
-/// How long the other side may take to accept, and to hear that we have accepted.
+/// Maximum time for the remote end to accept, and for it to acknowledge the local acceptance.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Connections that wait for the program at most, where it does not say.
+/// Default and maximum number of connection requests that wait for the program.
 const BACKLOG: usize = 1_024;
 
-/// As we tell others: an answer to a management message may take 4.096 us * 2^n = 4.3 s.
+/// Response timeout for management messages, as announced to peers: 4.096 us * 2^n = 4.3 s.
 const CM_TIMEOUT: u32 = 20;
 
-/// No address of InfiniBand in particular.
+/// The permissive InfiniBand LID, which denotes no particular address.
 const PERMISSIVE_LID: u16 = 0xffff;
 
-/// What a program asks for, with defaults.
+/// Connection parameters of the program, with defaults.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     flow_control: bool,
@@ -49,7 +49,7 @@ impl Wanted {
     /// # Safety
     /// `param` is null or may be read, and so may be the queue pair.
     unsafe fn of(this: &IdObject, param: *const rdma_conn_param) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (given, queue_pair) = unsafe { (param.as_ref(), this.c.qp.as_ref()) };
         let most = 7;
         Self {
@@ -69,7 +69,8 @@ impl Wanted {
     }
 }
 
-/// The program's private data, which are no longer than `most` bytes behind what the endpoint has of its own.
+/// Returns the private data to send: `before`, which the endpoint adds, followed by the program's data; no more than
+/// `most` bytes in total.
 ///
 /// # Safety
 /// `data` may be read for `len` bytes.
@@ -79,30 +80,30 @@ unsafe fn private_data(before: &[u8], data: *const c_void, len: u8, most: usize)
         if data.is_null() {
             return Err(Errno::INVALID);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), usize::from(len)) });
     }
     if bytes.len() > most { Err(Errno::INVALID) } else { Ok(bytes) }
 }
 
-/// As above, of a parameter that may be missing.
+/// Returns the private data to send as above, for a parameter that may be missing.
 ///
 /// # Safety
 /// `param` is null or may be read, with its private data.
 unsafe fn param_data(before: &[u8], param: *const rdma_conn_param, most: usize) -> Result<Vec<u8>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     match unsafe { param.as_ref() } {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         Some(given) => unsafe { private_data(before, given.private_data, given.private_data_len, most) },
         None if before.len() > most => Err(Errno::INVALID),
         None => Ok(before.to_vec()),
     }
 }
 
-/// Reads that a program wants to answer and to ask for. What it does not say is what the other side has announced, if
-/// it has, and no more than the device can. More than the device can is an error, unless it only repeats the
-/// announcement: programs hand what the event said to `rdma_accept`, and a peer of another make may do more Reads at a
-/// time.
+/// Returns the numbers of Reads that the connection may serve and issue at a time. Values that the program does not set
+/// are those that the remote end has announced, if it has, limited to what the device supports. A value above the
+/// device's limit is an error, unless it only repeats the announcement: programs pass the values of the event to
+/// `rdma_accept`, and a peer with another implementation may support more Reads at a time.
 fn resources(param: Option<&rdma_conn_param>, announced: Option<(u8, u8)>) -> Result<(u8, u8)> {
     let (answers, asks) = devices::read_limits()?;
     let choose = |given: Option<u8>, announced: Option<u8>, most: u8| match given {
@@ -136,13 +137,13 @@ fn listen(this: &mut IdObject, backlog: c_int) -> Result<()> {
     Ok(())
 }
 
-/// `rdma_listen`.
+/// Implements `rdma_listen`.
 ///
 /// # Safety
-/// `id` is living.
+/// `id` is valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     minus_one(listen(unsafe { object(id) }, backlog))
 }
 
@@ -154,9 +155,9 @@ unsafe fn connect(this: &mut IdObject, param: *const rdma_conn_param) -> Result<
     let header = IpHeader { source_port: source.port(), source: addresses.src().ip(), destination: to.ip() };
     let is_datagram = this.c.ps == RDMA_PS_UDP;
     let most = if is_datagram { 180 } else { 56 };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (data, wanted) = unsafe { (param_data(&this.connect_data, param, most)?, Wanted::of(this, param)) };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (answers, asks) = resources(unsafe { param.as_ref() }, None)?;
     let service_id = service(this.c.ps, to.port());
     let (key, now) = (this.key, now());
@@ -214,7 +215,7 @@ unsafe fn connect(this: &mut IdObject, param: *const rdma_conn_param) -> Result<
 }
 
 fn path(addresses: &Addresses, traffic_class: u8, chosen: Option<u8>) -> Path {
-    // As Linux has them for a path that leaves the subnet, which is every one of RoCE.
+    // Same value as Linux uses for a path that leaves the subnet, which is true for every path of RoCE.
     let (local_lid, remote_lid) = (PERMISSIVE_LID, PERMISSIVE_LID);
     Path {
         local_lid,
@@ -228,26 +229,26 @@ fn path(addresses: &Addresses, traffic_class: u8, chosen: Option<u8>) -> Path {
     }
 }
 
-/// `rdma_connect`.
+/// Implements `rdma_connect`.
 ///
 /// # Safety
-/// `id` is living, `param` is null or may be read, with its private data.
+/// `id` is valid, `param` is null or may be read, with its private data.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let this = unsafe { object(id) };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     minus_one(unsafe { connect(this, param) }.and_then(|()| complete(this)))
 }
 
 /// # Safety
 /// As for `rdma_accept`.
 unsafe fn accept(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let this = unsafe { object(id) };
     let (key, is_datagram) = (this.key, this.c.ps == RDMA_PS_UDP);
     let most = if is_datagram { 136 } else { 196 };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (data, wanted) = unsafe { (param_data(&[], param, most)?, Wanted::of(this, param)) };
     let (stage, offer) = {
         let mut cm = Cm::lock()?;
@@ -260,7 +261,7 @@ unsafe fn accept(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<(
     if is_datagram {
         return answer(this, &data, wanted.qp_num);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (answers, asks) = resources(unsafe { param.as_ref() }, Some(offer))?;
     let psn = {
         let mut cm = Cm::lock()?;
@@ -268,17 +269,17 @@ unsafe fn accept(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<(
         (entry.responder_resources, entry.initiator_depth) = (answers, asks);
         entry.psn
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let answered = unsafe { make_ready_and_reply(id, wanted, &data, (answers, asks), psn) };
     if answered.is_err() {
-        // Its queue pair has left its state: it does not go back there.
-        // SAFETY: the caller's promise.
+        // The queue pair may have left its original state and cannot return to it.
+        // SAFETY: guaranteed by the caller.
         unsafe { qp::fail(id) };
     }
     answered
 }
 
-/// Leads the queue pair to where it can send, and tells the other side.
+/// Moves the queue pair to the state in which it can send, and sends the reply to the remote end.
 ///
 /// # Safety
 /// As for `rdma_accept`.
@@ -289,13 +290,13 @@ unsafe fn make_ready_and_reply(
     (answers, asks): (u8, u8),
     psn: u32,
 ) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let this = unsafe { object(id) };
     let key = this.key;
     Cm::lock()?.entry(key)?.qp_num = wanted.qp_num;
     let transport = qp::agree(key)?;
     if !this.c.qp.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { qp::accept(id)? };
     }
     let reply = Reply {
@@ -320,7 +321,7 @@ unsafe fn make_ready_and_reply(
     cm.entry(key)?.advance(&[Stage::Asked], Stage::Accepted)
 }
 
-/// Names our queue pair to who has asked for one.
+/// Sends the local queue pair number to the peer that has requested it.
 fn answer(this: &mut IdObject, data: &[u8], qp_num: u32) -> Result<()> {
     let mut cm = Cm::lock()?;
     let connection = cm.entry(this.key)?.connection.ok_or(Errno::INVALID)?;
@@ -342,27 +343,27 @@ fn answer(this: &mut IdObject, data: &[u8], qp_num: u32) -> Result<()> {
     Ok(())
 }
 
-/// `rdma_accept`.
+/// Implements `rdma_accept`.
 ///
 /// # Safety
-/// `id` is living, `param` is null or may be read, with its private data.
+/// `id` is valid, `param` is null or may be read, with its private data.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let accepted = unsafe { accept(id, param) };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let this = unsafe { object(id) };
     let waits = this.c.ps != RDMA_PS_UDP;
     minus_one(accepted.and_then(|()| if waits { complete(this) } else { Ok(()) }))
 }
 
-/// `rdma_establish`: for programs with queue pairs of their own.
+/// Implements `rdma_establish`, for programs that manage their queue pairs themselves.
 ///
 /// # Safety
-/// `id` is living.
+/// `id` is valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let this = unsafe { object(id) };
     if !this.c.qp.is_null() {
         return minus_one(Err(Errno::INVALID));
@@ -386,43 +387,43 @@ fn reject(this: &mut IdObject, data: &[u8], reason: RejectReason) -> Result<()> 
     if told { Ok(()) } else { Err(Errno(libc::ECONNABORTED)) }
 }
 
-/// `rdma_reject`.
+/// Implements `rdma_reject`.
 ///
 /// # Safety
-/// `id` is living, `data` may be read for `len` bytes.
+/// `id` is valid, `data` may be read for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { reject_because(id, data, len, RejectReason::CONSUMER) }
 }
 
-/// `rdma_reject_ece`: as `rdma_reject`, because of options that do not fit.
+/// Implements `rdma_reject_ece`: as `rdma_reject`, with the reason that the options are not compatible.
 ///
 /// # Safety
-/// `id` is living, `data` may be read for `len` bytes.
+/// `id` is valid, `data` may be read for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_reject_ece(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { reject_because(id, data, len, agreement::REASON) }
 }
 
 /// # Safety
 /// As for `rdma_reject`.
 unsafe fn reject_because(id: *mut rdma_cm_id, data: *const c_void, len: u8, reason: RejectReason) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let this = unsafe { object(id) };
     let most = if this.c.ps == RDMA_PS_UDP { 136 } else { 148 };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     minus_one(unsafe { private_data(&[], data, len, most) }.and_then(|data| reject(this, &data, reason)))
 }
 
-/// `rdma_notify`: the program has seen data of a connection whose last message is still to come.
+/// Implements `rdma_notify`: the program has received data on a connection before the last handshake message arrived.
 ///
 /// # Safety
-/// `id` is living.
+/// `id` is valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: u32) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let key = unsafe { object(id) }.key;
     minus_one(Cm::lock().and_then(|mut cm| {
         if event != IBV_EVENT_COMM_EST {
@@ -434,7 +435,7 @@ pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: u32) -> c_int {
     }))
 }
 
-/// Whether there is a connection to end, or one that has ended.
+/// Checks that there is a connection to disconnect, or one that has already been disconnected.
 fn may_end(this: &IdObject) -> Result<()> {
     let mut cm = Cm::lock()?;
     let entry = cm.entry(this.key)?;
@@ -444,7 +445,7 @@ fn may_end(this: &IdObject) -> Result<()> {
     }
 }
 
-/// Ends a connection; true when an event will say so.
+/// Disconnects a connection; returns true when an event will report it.
 fn disconnect(this: &mut IdObject) -> Result<bool> {
     let mut cm = Cm::lock()?;
     let entry = cm.entry(this.key)?;
@@ -452,40 +453,40 @@ fn disconnect(this: &mut IdObject) -> Result<bool> {
     match (entry.stage, entry.connection) {
         (Stage::Connected | Stage::Accepted, Some(connection)) => {
             let (_, place) = cm.port_of(this.key)?;
-            // The last message of the handshake may be on its way; this says as much.
+            // The last handshake message may still be in flight; treat the connection as established.
             place.endpoint.establish(connection);
             place.endpoint.disconnect(now(), connection, Qpn::new(remote));
             Ok(true)
         }
-        // The other side was faster; its event may still be in the channel.
+        // The remote end has disconnected first; its event may still be in the channel.
         (Stage::Over, _) => Ok(false),
         _ => Err(Errno::INVALID),
     }
 }
 
-/// `rdma_disconnect`.
+/// Implements `rdma_disconnect`.
 ///
 /// # Safety
-/// `id` is living.
+/// `id` is valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let this = unsafe { object(id) };
     let ended = may_end(this).and_then(|()| {
-        // First, so that its acknowledgements leave before the news: who hears of the end takes for lost what is not
-        // acknowledged by then.
-        // SAFETY: the caller's promise.
+        // Done before the disconnect message, so that the acknowledgements of the queue pair are sent first: the peer
+        // treats everything that is not acknowledged at the disconnect as lost.
+        // SAFETY: guaranteed by the caller.
         unsafe { qp::fail(id) };
         disconnect(this)
     });
     minus_one(ended.and_then(|told| if told { complete_end(this) } else { Ok(()) }))
 }
 
-/// Waits for the end of a connection, past what else was to be said.
+/// Waits until a connection is disconnected, skipping other events.
 fn complete_end(this: &mut IdObject) -> Result<()> {
     loop {
         complete(this)?;
-        // SAFETY: `complete` has fetched it, when it waits at all.
+        // SAFETY: `complete` has fetched the event, if it waits at all.
         if !this.is_synchronous || unsafe { (*this.c.event).event } == RDMA_CM_EVENT_DISCONNECTED {
             return Ok(());
         }
@@ -495,24 +496,24 @@ fn complete_end(this: &mut IdObject) -> Result<()> {
 /// # Safety
 /// As for `rdma_get_request`.
 unsafe fn get_request(listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let this = unsafe { object(listener) };
     if !this.is_synchronous {
         return Err(Errno::INVALID);
     }
     if !this.c.event.is_null() {
-        // SAFETY: it was fetched for this identifier and is acknowledged once.
+        // SAFETY: the event was fetched for this identifier and is acknowledged once.
         unsafe { rdma_ack_cm_event(this.c.event) };
         this.c.event = std::ptr::null_mut();
     }
-    // SAFETY: the channel is this identifier's own.
+    // SAFETY: the channel is owned by this identifier.
     let event = unsafe { event::fetch(this.c.channel)? };
-    // SAFETY: it has just been fetched.
+    // SAFETY: the event has just been fetched.
     let (kind, status, child) = unsafe { ((*event).event, (*event).status, (*event).id) };
     let made = match (kind, status) {
         (RDMA_CM_EVENT_CONNECT_REQUEST, 0) => match &this.queue_pairs {
             None => Ok(()),
-            // A copy: what was granted to one is no wish for the next.
+            // Copied, because the capabilities granted to one connection must not become the request for the next.
             Some(wish) => {
                 let mut wish = **wish;
                 // SAFETY: the child is new and has a device.
@@ -524,25 +525,25 @@ unsafe fn get_request(listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
     };
     match made {
         Ok(()) => {
-            // The request is the child's event, so that its private data are found there.
-            // SAFETY: both are living.
+            // The request is stored as the child's event, so that programs find its private data there.
+            // SAFETY: both are valid.
             unsafe { (*child).event = event };
             Ok(child)
         }
         Err(errno) => {
-            // SAFETY: it was fetched here and is acknowledged once.
+            // SAFETY: the event was fetched here and is acknowledged once.
             unsafe { rdma_ack_cm_event(event) };
             Err(errno)
         }
     }
 }
 
-/// `rdma_get_request`.
+/// Implements `rdma_get_request`.
 ///
 /// # Safety
-/// `listener` is living, `id` may be written.
+/// `listener` is valid, `id` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_get_request(listener: *mut rdma_cm_id, id: *mut *mut rdma_cm_id) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     minus_one(unsafe { get_request(listener) }.map(|child| unsafe { *id = child }))
 }

@@ -1,4 +1,4 @@
-//! The device, as the connection manager has it open.
+//! The device context that the connection manager uses.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -14,7 +14,7 @@ use crate::errno::{Errno, Result};
 use crate::event::lock;
 use crate::fork::Process;
 
-/// What is open, and in which process.
+/// The open context and protection domain, and the process that opened them.
 struct Opened {
     context: *mut ibv_context,
     pd: *mut ibv_pd,
@@ -26,8 +26,8 @@ unsafe impl Send for Opened {}
 
 static OPENED: Mutex<Option<Opened>> = Mutex::new(None);
 
-/// The device's context and a protection domain for programs that bring none. They stay open as long as the process
-/// lives: identifiers of many threads share them.
+/// Returns the device's context and a protection domain for programs that provide none. They stay open until the
+/// process exits, because identifiers of many threads share them.
 pub(super) fn open() -> Result<(*mut ibv_context, *mut ibv_pd)> {
     crate::fork::watch();
     let mut opened = lock(&OPENED);
@@ -40,27 +40,27 @@ pub(super) fn open() -> Result<(*mut ibv_context, *mut ibv_pd)> {
     Ok((context, pd))
 }
 
-/// Makes the connection manager ready for the peers that there are to be: with real RoCEv2 peers, its messages take the
-/// device's way, which is opened for them.
+/// Prepares the connection manager for the expected type of peers: with real RoCEv2 peers, its messages are sent
+/// through the device, which is opened for that.
 pub(super) fn prepare_peers() -> Result<()> {
     if !has_real_roce_peers() {
         return Ok(());
     }
     let (context, _) = open()?;
-    // SAFETY: it is open as long as the process lives.
+    // SAFETY: the context stays open until the process exits.
     let shared = &unsafe { Context::of(context) }.shared;
     let gsi = shared.look(|core| core.nic.gsi_port().cloned()).ok_or(Errno(libc::ENODEV))?;
     Cm::lock()?.manage(&gsi)
 }
 
-/// Returns whether peers are adapters of other makes.
+/// Returns whether peers are adapters of other vendors.
 pub(super) fn has_real_roce_peers() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     let later = || Settings::from_environment().is_ok_and(|settings| settings.real_roce_peers);
     *HAS.get_or_init(|| crate::device::settings().map_or_else(later, |settings| settings.real_roce_peers))
 }
 
-/// `rdma_get_devices`.
+/// Implements `rdma_get_devices`.
 ///
 /// # Safety
 /// `count` is null or may be written.
@@ -68,7 +68,7 @@ pub(super) fn has_real_roce_peers() -> bool {
 pub unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut ibv_context {
     let opened = open();
     if !count.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { *count = c_int::from(opened.is_ok()) };
     }
     match opened {
@@ -80,17 +80,17 @@ pub unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut ibv_co
     }
 }
 
-/// `rdma_free_devices`.
+/// Implements `rdma_free_devices`.
 ///
 /// # Safety
 /// `list` is null or from `rdma_get_devices`, and not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
-    // SAFETY: it came from the C library's allocator, or is null.
+    // SAFETY: the pointer was allocated by the C library's allocator, or is null.
     unsafe { libc::free(list.cast()) };
 }
 
-/// Reads and atomics that the device answers, and asks for, at a time.
+/// Returns the numbers of Reads and atomics that the device can serve and issue at a time.
 pub(super) fn read_limits() -> Result<(u8, u8)> {
     let (context, _) = open()?;
     let attributes = calls::query_device(context)?;
@@ -98,7 +98,7 @@ pub(super) fn read_limits() -> Result<(u8, u8)> {
     Ok((limit(attributes.max_qp_rd_atom), limit(attributes.max_qp_init_rd_atom)))
 }
 
-/// Where an address is in the port's table.
+/// Returns the index of an address in the port's GID table.
 pub(super) fn index_of(gid: ibv_gid) -> Result<u8> {
     let (context, _) = open()?;
     let len = calls::query_port(context)?.gid_tbl_len;

@@ -1,4 +1,4 @@
-//! Endpoints: an identifier, its addresses and its queue pair in one call.
+//! Endpoints: creation of an identifier, its addresses and its queue pair in one call.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -11,7 +11,7 @@ use super::resolve::{rdma_bind_addr, rdma_resolve_addr, rdma_resolve_route};
 use crate::abi::*;
 use crate::errno::{Errno, Result, minus_one};
 
-/// The errors of the calls that this one consists of.
+/// Converts the return value of a called function to a result.
 fn done(result: c_int) -> Result<()> {
     if result == 0 { Ok(()) } else { Err(Errno::last()) }
 }
@@ -19,12 +19,12 @@ fn done(result: c_int) -> Result<()> {
 /// # Safety
 /// As for `rdma_create_ep`.
 unsafe fn create(info: &rdma_addrinfo, pd: *mut ibv_pd, attributes: *mut ibv_qp_init_attr) -> Result<*mut rdma_cm_id> {
-    // SAFETY: without a channel it gets one of its own.
+    // SAFETY: without a channel, the identifier gets its own.
     let id = unsafe { id::create(ptr::null_mut(), ptr::null_mut(), info.ai_port_space.cast_unsigned())? };
-    // SAFETY: it is new.
+    // SAFETY: the identifier is new.
     let this = unsafe { object(id) };
     this.c.qp_type = info.ai_qp_type.cast_unsigned();
-    // SAFETY: the caller's promise; the identifier is given up when something fails.
+    // SAFETY: guaranteed by the caller; the identifier is destroyed when a step fails.
     unsafe {
         let made = if info.ai_flags & RAI_PASSIVE != 0 {
             done(rdma_bind_addr(id, info.ai_src_addr)).map(|()| {
@@ -56,10 +56,10 @@ unsafe fn create(info: &rdma_addrinfo, pd: *mut ibv_pd, attributes: *mut ibv_qp_
     Ok(id)
 }
 
-/// `rdma_create_ep`.
+/// Implements `rdma_create_ep`.
 ///
 /// # Safety
-/// `id` may be written, `info` is from `rdma_getaddrinfo` or like it; `pd` and `attributes` are null or may be used.
+/// `id` may be written, `info` is from `rdma_getaddrinfo` or equivalent; `pd` and `attributes` are null or may be used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_create_ep(
     id: *mut *mut rdma_cm_id,
@@ -70,17 +70,17 @@ pub unsafe extern "C" fn rdma_create_ep(
     if id.is_null() || info.is_null() {
         return minus_one(Err(Errno::INVALID));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     minus_one(unsafe { create(&*info, pd, attributes) }.map(|made| unsafe { *id = made }))
 }
 
-/// `rdma_destroy_ep`.
+/// Implements `rdma_destroy_ep`.
 ///
 /// # Safety
 /// `id` is from `rdma_create_ep` or `rdma_get_request`, and not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         rdma_destroy_qp(id);
         rdma_destroy_srq(id);
@@ -88,5 +88,5 @@ pub unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
     }
 }
 
-/// The calls want one; nothing takes time.
+/// Timeout argument that the called functions require; the operations return immediately.
 const TIMEOUT_MS: c_int = 2_000;

@@ -1,4 +1,5 @@
-//! Events, from cm_events of the protocol to structures of programs, and what fetching one does to a queue pair.
+//! Events: conversion from protocol events (`CmEvent`) to the structures of programs, and the queue pair changes that
+//! fetching an event causes.
 
 use std::cmp::Reverse;
 use std::ffi::{c_int, c_void};
@@ -20,7 +21,7 @@ use super::{address, channel, id, qp};
 use crate::errno::{Errno, Result, minus_one};
 
 impl Cm {
-    /// Acts on what the protocol says.
+    /// Processes an event of the protocol.
     pub(super) fn heed(&mut self, port: Key, cm_event: CmEvent) {
         match cm_event {
             CmEvent::Requested(connection, request) => self.be_asked(port, connection, &request),
@@ -52,7 +53,7 @@ impl Cm {
         }
     }
 
-    /// Says that the last packets of closed connections have gone.
+    /// Reports for closed connections that their last packets can no longer be in flight.
     pub(super) fn end_waits(&mut self, now: Time) {
         while let Some(Reverse((at, key))) = self.waits.peek().copied() {
             if at > now {
@@ -65,12 +66,12 @@ impl Cm {
         }
     }
 
-    /// Tells the owner of a connection, which is forgotten when it is over.
+    /// Reports an event to the owner of a connection, and removes the connection when it is over.
     fn tell(&mut self, port: Key, connection: ConnectionId, stage: Stage, kind: u32, status: c_int, data: &[u8]) {
         let key = match self.owners.get(&(port, connection)) {
             Some(Owner::Id(key)) => *key,
             Some(Owner::Arrival(listener)) => {
-                // Who asked asks no longer, and the program has not heard of it.
+                // The request has been withdrawn before the program fetched it.
                 let listener = *listener;
                 self.owners.remove(&(port, connection));
                 if let Some(events) = self.events_of(listener) {
@@ -95,7 +96,7 @@ impl Cm {
         }
     }
 
-    /// A request had no answer: an adapter would not have seen it.
+    /// Prints a hint after a request without response, which a hardware adapter would not have received.
     fn hint_at_adapters(&mut self, port: Key, connection: ConnectionId) {
         let Some(Owner::Id(key)) = self.owners.get(&(port, connection)) else { return };
         let to = self.ids.get(key).and_then(|entry| entry.asked);
@@ -110,7 +111,7 @@ impl Cm {
         if errno == libc::ECONNREFUSED {
             self.hint_at_adapters(port, connection);
         }
-        // Nobody has the port: what a connection manager that has no such service says.
+        // No process uses the port: report the same result as a connection manager that does not have the service.
         let (kind, status) = match (errno, space) {
             (libc::ECONNREFUSED, Some(RDMA_PS_UDP)) => (RDMA_CM_EVENT_UNREACHABLE, LookupStatus::UNSUPPORTED.0.into()),
             (libc::ECONNREFUSED, _) => (RDMA_CM_EVENT_REJECTED, c_int::from(RejectReason::INVALID_SERVICE_ID.0)),
@@ -119,7 +120,7 @@ impl Cm {
         self.tell(port, connection, Stage::Over, kind, status, &[]);
     }
 
-    /// Puts a request into the channel of who listens for it.
+    /// Queues a request in the channel of the identifier that listens for it; returns false when there is none.
     fn arrive(&mut self, arrival: Arrival, data: &[u8]) -> bool {
         let place = (arrival.port, arrival.connection);
         let listener = self.ports.get(&arrival.port).and_then(|port| port.listeners.get(&arrival.service)).copied();
@@ -190,7 +191,7 @@ impl Cm {
         }
     }
 
-    /// Answers a lookup with no.
+    /// Rejects a lookup.
     pub(super) fn refuse_lookup(&mut self, port: Key, connection: ConnectionId, data: &[u8]) -> bool {
         let private_data = rnic_wire::cm::PrivateData::new(data).unwrap_or_default();
         let reply = LookupReply { status: LookupStatus::REJECTED, private_data, ..LookupReply::default() };
@@ -226,7 +227,7 @@ impl Cm {
             path_mtu: entry.path_mtu,
             max_dest_rd_atomic: offer.responder_resources,
             max_rd_atomic: offer.initiator_depth,
-            // What we have asked for ourselves.
+            // The value of the local request.
             retry_count: entry.offer.retry_count,
             rnr_retry_count: offer.rnr_retry_count,
             transport,
@@ -254,41 +255,43 @@ impl Cm {
 /// Fetches an event.
 ///
 /// # Safety
-/// `channel` is living.
-// On its own, so that who is cancelled while it waits is unwound through it, and not out of a function of C.
+/// `channel` is valid.
+// A separate function, so that a thread that is cancelled while it waits is unwound through this function and not
+// through an `extern "C"` one.
 #[inline(never)]
 pub(super) unsafe fn fetch(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
     let events = channel::events(channel)?;
     loop {
-        // Counted below, where an identifier that has gone meanwhile is seen.
+        // The fetch is counted below, where an identifier that was destroyed meanwhile is detected.
         let pending = events.pop(|_| ())?;
         let place = {
             let mut cm = Cm::lock()?;
-            // Gone, or moved to another channel, between the two.
+            // The identifier was destroyed or moved to another channel meanwhile.
             let Some(entry) = cm.ids.get_mut(&pending.key) else { continue };
             entry.fetched += 1;
             entry.place as *mut rdma_cm_id
         };
-        // SAFETY: an identifier whose event was fetched and not acknowledged is not destroyed.
+        // SAFETY: an identifier with a fetched and unacknowledged event is not destroyed.
         if let Some(event) = unsafe { present(place, pending) }? {
             return Ok(event);
         }
     }
 }
 
-/// Makes the structure that the program gets, after what has to be done first. `None` when there is nothing to say.
+/// Builds the event structure for the program, after the actions that the event requires. Returns `None` when there is
+/// nothing to report.
 ///
 /// # Safety
-/// `place` is the living identifier of the event.
+/// `place` is the valid identifier of the event.
 unsafe fn present(place: *mut rdma_cm_id, pending: Pending) -> Result<Option<*mut rdma_cm_event>> {
     let Pending { key, mut kind, mut status, what, data } = pending;
-    // SAFETY: zeros are a legal event.
+    // SAFETY: all zeros is a valid event.
     let c: rdma_cm_event = unsafe { std::mem::zeroed() };
     let mut event = Box::new(EventObject { c, data, key });
     event.c.id = place;
     let data = (event.data.as_ptr().cast::<c_void>(), event.data.len() as u8);
     let is_datagram = match &what {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         What::Arrival(_) | What::Datagrams { .. } => unsafe { (*place).ps == RDMA_PS_UDP },
         _ => false,
     };
@@ -297,7 +300,7 @@ unsafe fn present(place: *mut rdma_cm_id, pending: Pending) -> Result<Option<*mu
         What::Connection(offer) => event.c.param.conn = conn_param(data, &offer),
         What::Arrival(arrival) => {
             event.c.listen_id = place;
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             match unsafe { adopt(place, &arrival) } {
                 Ok(child) => event.c.id = child,
                 Err(_) => {
@@ -312,7 +315,7 @@ unsafe fn present(place: *mut rdma_cm_id, pending: Pending) -> Result<Option<*mu
             }
         }
         What::Datagrams { qp_num, qkey } => {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             let address = unsafe { address::to_peer(place) }.ok();
             event.c.param.ud = ud_param(data, address, qp_num, qkey);
         }
@@ -323,7 +326,7 @@ unsafe fn present(place: *mut rdma_cm_id, pending: Pending) -> Result<Option<*mu
         (kind, status) = (RDMA_CM_EVENT_CONNECT_ERROR, -errno.0);
     }
     match kind {
-        // SAFETY: the caller's promise. A program that has no queue pair here answers itself.
+        // SAFETY: guaranteed by the caller. A program whose queue pair is not managed here responds itself.
         RDMA_CM_EVENT_CONNECT_RESPONSE if unsafe { !(*place).qp.is_null() } => {
             // SAFETY: as above.
             (kind, status) = match unsafe { qp::answered(place) } {
@@ -339,24 +342,24 @@ unsafe fn present(place: *mut rdma_cm_id, pending: Pending) -> Result<Option<*mu
     Ok(Some(Box::into_raw(event).cast()))
 }
 
-/// Makes a request the program's. A synchronous identifier gets a channel of its own.
+/// Creates the program's identifier for a request. The child of a synchronous identifier gets its own channel.
 ///
 /// # Safety
-/// `listener` is living.
+/// `listener` is valid.
 unsafe fn adopt(listener: *mut rdma_cm_id, arrival: &Arrival) -> Result<*mut rdma_cm_id> {
     {
         let cm = Cm::lock()?;
-        // Who asked may ask no longer.
+        // The request may have been withdrawn.
         if !cm.owners.contains_key(&(arrival.port, arrival.connection)) {
             return Err(Errno::INVALID);
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let child = unsafe { id::create_child(listener, arrival)? };
-    // SAFETY: it is new.
+    // SAFETY: the identifier is new.
     let this = unsafe { id::object(child) };
     address::describe_arrival(&mut this.c, arrival)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     if unsafe { id::object(listener) }.is_synchronous {
         id::migrate(this, ptr::null_mut())?;
     }
@@ -392,20 +395,20 @@ fn ud_param(
     }
 }
 
-/// Waits for what a synchronous identifier has begun.
+/// Waits for the completion of the operation that a synchronous identifier has started.
 pub(super) fn complete(this: &mut IdObject) -> Result<()> {
     if !this.is_synchronous {
         return Ok(());
     }
     if !this.c.event.is_null() {
-        // SAFETY: it was fetched for this identifier and is acknowledged once.
+        // SAFETY: the event was fetched for this identifier and is acknowledged once.
         unsafe { rdma_ack_cm_event(this.c.event) };
         this.c.event = std::ptr::null_mut();
     }
-    // SAFETY: the channel is this identifier's own.
+    // SAFETY: the channel is owned by this identifier.
     let event = unsafe { fetch(this.c.channel)? };
     this.c.event = event;
-    // SAFETY: it has just been fetched.
+    // SAFETY: the event has just been fetched.
     match unsafe { ((*event).status, (*event).event) } {
         (0, _) => Ok(()),
         (_, RDMA_CM_EVENT_REJECTED) => Err(Errno(libc::ECONNREFUSED)),
@@ -413,24 +416,23 @@ pub(super) fn complete(this: &mut IdObject) -> Result<()> {
     }
 }
 
-/// `rdma_get_cm_event`.
+/// Implements `rdma_get_cm_event`.
 ///
 /// # Safety
-/// `channel` is living, `event` may be written.
+/// `channel` is valid, `event` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_get_cm_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int {
     if channel.is_null() || event.is_null() {
         return minus_one(Err(Errno::INVALID));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     minus_one(unsafe { fetch(channel) }.map(|fetched| unsafe { *event = fetched }))
 }
 
-/// After the end of a connection, how long packets of it may still be under way: what a slow network with its queues
-/// takes.
+/// Time after the end of a connection during which its packets may still be in flight, in a slow network with queues.
 const TIME_WAIT: Duration = Duration::from_secs(1);
 
-/// The service that a port space and a port name.
+/// Returns the service ID for a port space and a port.
 pub(super) fn service(space: u32, port: u16) -> ServiceId {
     ServiceId::in_port_space(space as u16, port)
 }

@@ -1,4 +1,4 @@
-//! Identifiers: what a program holds of a connection, of an attempt at one, or of a place where it waits for some.
+//! Identifiers (`rdma_cm_id`): a program's handle of a connection, a connection attempt, or a listening endpoint.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -15,25 +15,25 @@ use super::service::{Cm, Key, Owner};
 use crate::abi::*;
 use crate::errno::{Errno, Result, minus_one};
 
-/// The C structure, and its name here.
+/// The C structure of an identifier, and its key in the connection manager.
 #[repr(C)]
 pub(super) struct IdObject {
     pub(super) c: rdma_cm_id,
     pub(super) key: Key,
-    /// Its channel is its own: calls wait for what they have begun.
+    /// True when the identifier has its own channel: calls wait for the operations that they start.
     pub(super) is_synchronous: bool,
-    /// The queue pairs that connections to a passive endpoint get.
+    /// Attributes of the queue pairs that are created for connections to a passive endpoint.
     pub(super) queue_pairs: Option<Box<ibv_qp_init_attr>>,
-    /// Private data that go in front of the program's.
+    /// Private data that are sent in front of the program's.
     pub(super) connect_data: Vec<u8>,
 }
 
-/// What a program's pointer leads to.
+/// Returns the object behind a program's pointer.
 ///
 /// # Safety
-/// `id` is from this library and has not been destroyed, and no other thread uses it now.
+/// `id` is from this library and has not been destroyed, and no other thread uses it at the same time.
 pub(super) unsafe fn object<'a>(id: *mut rdma_cm_id) -> &'a mut IdObject {
-    // SAFETY: the caller's promise; the C structure is the first part of such an object.
+    // SAFETY: guaranteed by the caller; the C structure is the first field of the object.
     unsafe { &mut *id.cast::<IdObject>() }
 }
 
@@ -45,10 +45,10 @@ fn queue_pair_type(space: u32) -> Result<u32> {
     }
 }
 
-/// Makes an identifier.
+/// Creates an identifier.
 ///
 /// # Safety
-/// `channel` is null or a living channel.
+/// `channel` is null or a valid channel.
 pub(super) unsafe fn create(
     channel: *mut rdma_event_channel,
     context: *mut c_void,
@@ -63,7 +63,7 @@ pub(super) unsafe fn create(
     let events = channel::events(channel)?;
     let mut cm = Cm::lock()?;
     let key = cm.new_key();
-    // SAFETY: null pointers, empty addresses and zeros are what a new identifier consists of.
+    // SAFETY: a new identifier consists of null pointers, empty addresses and zeros.
     let mut c: rdma_cm_id = unsafe { std::mem::zeroed() };
     (c.channel, c.context, c.ps, c.qp_type) = (channel, context, space, qp_type);
     let object = Box::new(IdObject { c, key, is_synchronous, queue_pairs: None, connect_data: Vec::new() });
@@ -73,17 +73,17 @@ pub(super) unsafe fn create(
     Ok(object.cast())
 }
 
-/// Makes the identifier of a request that the program fetches: of the same channel as the one that listens.
+/// Creates the identifier of a request that the program fetches, with the channel of the listening identifier.
 ///
 /// # Safety
-/// `listener` is a living identifier.
+/// `listener` is a valid identifier.
 pub(super) unsafe fn create_child(listener: *mut rdma_cm_id, arrival: &Arrival) -> Result<*mut rdma_cm_id> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (channel, context, space, qp_type) =
         unsafe { ((*listener).channel, (*listener).context, (*listener).ps, (*listener).qp_type) };
-    // SAFETY: the channel of a living identifier is living.
+    // SAFETY: the channel of a valid identifier is valid.
     let id = unsafe { create(channel, context, space)? };
-    // SAFETY: it is new.
+    // SAFETY: the identifier is new.
     let child = unsafe { object(id) };
     child.c.qp_type = qp_type;
     let mut cm = Cm::lock()?;
@@ -98,13 +98,14 @@ pub(super) unsafe fn create_child(listener: *mut rdma_cm_id, arrival: &Arrival) 
 }
 
 impl Cm {
-    /// Ends whatever there is between the two sides, with the word that fits, and forgets whose it was.
+    /// Closes a connection in any state with the message that fits its state, and removes its owner.
     pub(super) fn close_connection(&mut self, port: Key, connection: ConnectionId) {
         self.owners.remove(&(port, connection));
         let now = super::service::now();
         let Some(place) = self.ports.get_mut(&port) else { return };
         let endpoint = &mut place.endpoint;
-        // One of these applies. A program that accepts and leaves has to end what it has promised.
+        // Exactly one of the following applies. A program that accepts and then exits must disconnect what it has
+        // accepted.
         endpoint.establish(connection);
         if endpoint.disconnect(now, connection, rnic_wire::Qpn::default()) {
             return;
@@ -114,7 +115,7 @@ impl Cm {
         }
     }
 
-    /// Requests that the program has not fetched are refused with the identifier that listens for them.
+    /// Rejects the requests that the program has not fetched, when the identifier that listens for them is removed.
     fn refuse_arrivals(&mut self, listener: Key) {
         let of_listener = |(_, owner): &(&(Key, ConnectionId), &Owner)| **owner == Owner::Arrival(listener);
         let waiting: Vec<(Key, ConnectionId)> = self.owners.iter().filter(of_listener).map(|(key, _)| *key).collect();
@@ -123,7 +124,7 @@ impl Cm {
         }
     }
 
-    /// Takes an identifier out of all tables.
+    /// Removes an identifier from all tables.
     fn remove(&mut self, key: Key) {
         self.refuse_arrivals(key);
         let Some(entry) = self.ids.remove(&key) else { return };
@@ -137,10 +138,10 @@ impl Cm {
     }
 }
 
-/// `rdma_create_id`.
+/// Implements `rdma_create_id`.
 ///
 /// # Safety
-/// `channel` is null or a living channel, `id` may be written.
+/// `channel` is null or a valid channel, `id` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_create_id(
     channel: *mut rdma_event_channel,
@@ -148,38 +149,38 @@ pub unsafe extern "C" fn rdma_create_id(
     context: *mut c_void,
     space: u32,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     minus_one(unsafe { create(channel, context, space) }.map(|made| unsafe { *id = made }))
 }
 
 fn destroy(id: *mut rdma_cm_id) -> Result<()> {
-    // SAFETY: a program hands over an identifier that it gives up.
+    // SAFETY: the program passes an identifier that it gives up.
     let this = unsafe { object(id) };
     if !this.c.event.is_null() {
-        // SAFETY: it was fetched for this identifier and is acknowledged once.
+        // SAFETY: the event was fetched for this identifier and is acknowledged once.
         unsafe { rdma_ack_cm_event(this.c.event) };
     }
     let mut cm = Cm::lock()?;
-    // Whoever fetched an event of it looks at it still.
+    // A thread that has fetched an event of the identifier still uses the identifier.
     while cm.ids.get(&this.key).is_some_and(|entry| entry.fetched > entry.acknowledged) {
         cm = cm.wait();
     }
     cm.remove(this.key);
     drop(cm);
     if !this.c.route.path_rec.is_null() {
-        // SAFETY: `resolve_route` made a box of it.
+        // SAFETY: `resolve_route` allocated it as a `Box`.
         drop(unsafe { Box::from_raw(this.c.route.path_rec) });
     }
     if this.is_synchronous {
-        // SAFETY: the channel is this identifier's own.
+        // SAFETY: the channel is owned by this identifier.
         unsafe { rdma_destroy_event_channel(this.c.channel) };
     }
-    // SAFETY: `create` made a box of it, and the program gives it up.
+    // SAFETY: `create` allocated it as a `Box`, and the program gives up ownership.
     drop(unsafe { Box::from_raw(id.cast::<IdObject>()) });
     Ok(())
 }
 
-/// `rdma_destroy_id`: waits until the program has acknowledged every event of it.
+/// Implements `rdma_destroy_id`: waits until the program has acknowledged every event of it.
 ///
 /// # Safety
 /// `id` is from this library, and not used again.
@@ -188,13 +189,13 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
     minus_one(destroy(id))
 }
 
-/// `rdma_migrate_id`: waits until the program has acknowledged every event of the old channel.
+/// Implements `rdma_migrate_id`: waits until the program has acknowledged every event of the old channel.
 ///
 /// # Safety
-/// `id` and `channel` are living; `channel` may be null.
+/// `id` and `channel` are valid; `channel` may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_migrate_id(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     minus_one(migrate(unsafe { object(id) }, channel))
 }
 
@@ -206,7 +207,7 @@ pub(super) fn migrate(this: &mut IdObject, channel: *mut rdma_event_channel) -> 
     }
     let events = channel::events(channel)?;
     if this.is_synchronous && !this.c.event.is_null() {
-        // SAFETY: it was fetched for this identifier and is acknowledged once.
+        // SAFETY: the event was fetched for this identifier and is acknowledged once.
         unsafe { rdma_ack_cm_event(this.c.event) };
         this.c.event = ptr::null_mut();
     }
@@ -214,39 +215,39 @@ pub(super) fn migrate(this: &mut IdObject, channel: *mut rdma_event_channel) -> 
     let entry = cm.entry(this.key)?;
     let before = std::mem::replace(&mut entry.events, events);
     move_events(&before, &entry.events, this.key);
-    // A child's own request is counted for the one that listens.
+    // The connection request of a child is counted for the listening identifier.
     while cm.ids.get(&this.key).is_some_and(|entry| entry.fetched > entry.acknowledged) {
         cm = cm.wait();
     }
     drop(cm);
     if this.is_synchronous {
-        // SAFETY: the channel was this identifier's own.
+        // SAFETY: the channel was owned by this identifier.
         unsafe { rdma_destroy_event_channel(this.c.channel) };
     }
     (this.c.channel, this.is_synchronous) = (channel, is_synchronous);
     Ok(())
 }
 
-/// `rdma_get_remote_ece`: our identifier and the code of the other end's transport.
+/// Implements `rdma_get_remote_ece`: returns OpenRNIC's vendor identifier and the code of the remote end's transport.
 ///
 /// # Safety
-/// `id` is living, `ece` may be written.
+/// `id` is valid, `ece` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let key = unsafe { object(id) }.key;
     minus_one(Cm::lock().and_then(|mut cm| {
         let (vendor_id, options) = cm.entry(key)?.remote_vendor;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { *ece = ibv_ece { vendor_id, options, comp_mask: 0 } };
         Ok(())
     }))
 }
 
-/// `rdma_set_option`.
+/// Implements `rdma_set_option`.
 ///
 /// # Safety
-/// `id` is living, `value` may be read for `len` bytes.
+/// `id` is valid, `value` may be read for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_set_option(
     id: *mut rdma_cm_id,
@@ -255,15 +256,15 @@ pub unsafe extern "C" fn rdma_set_option(
     value: *mut c_void,
     len: usize,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let key = unsafe { object(id) }.key;
     let byte = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         if len == 1 && !value.is_null() { Ok(unsafe { *value.cast::<u8>() }) } else { Err(Errno::INVALID) }
     };
     let flag = || {
         let fits = len == size_of::<c_int>() && !value.is_null();
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         if fits { Ok(unsafe { value.cast::<c_int>().read_unaligned() } != 0) } else { Err(Errno::INVALID) }
     };
     minus_one(Cm::lock().and_then(|mut cm| {
@@ -275,7 +276,7 @@ pub unsafe extern "C" fn rdma_set_option(
             (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT) => {
                 entry.options.ack_timeout = Some(byte().ok().filter(|code| *code < 32).ok_or(Errno::INVALID)?);
             }
-            // Paths are the kernel's business here.
+            // Refused, because paths are determined by the kernel.
             (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => return Err(Errno::UNSUPPORTED),
             _ => return Err(Errno(libc::ENOSYS)),
         }
@@ -283,7 +284,7 @@ pub unsafe extern "C" fn rdma_set_option(
     }))
 }
 
-/// Tells the other side that the connection stands.
+/// Sends the final handshake message, which reports to the remote end that the connection is established.
 pub(super) fn confirm(this: &mut IdObject) -> Result<()> {
     let mut cm = Cm::lock()?;
     let entry = cm.entry(this.key)?;
@@ -293,10 +294,10 @@ pub(super) fn confirm(this: &mut IdObject) -> Result<()> {
     Ok(())
 }
 
-/// How long an acknowledgement may take, as queue pairs are told.
+/// Returns the acknowledgement timeout to be set in queue pairs: the program's choice or the default.
 pub(super) fn ack_timeout(chosen: Option<u8>) -> u8 {
     chosen.unwrap_or(ACK_TIMEOUT)
 }
 
-/// How long an acknowledgement may take, 4.096 us * 2^n = 0.54 s: with seven retries, four seconds.
+/// Default acknowledgement timeout, 4.096 us * 2^n = 0.54 s: with seven retries, four seconds.
 const ACK_TIMEOUT: u8 = 17;

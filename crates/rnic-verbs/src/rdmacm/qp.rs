@@ -1,4 +1,5 @@
-//! Queue pairs of identifiers: made with what is missing, and led through their states as the handshake goes on.
+//! Queue pairs of identifiers: created together with missing objects, and moved through their states as the handshake
+//! proceeds.
 
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
@@ -15,13 +16,13 @@ use crate::abi::*;
 use crate::context::Context;
 use crate::errno::{Errno, Result, minus_one};
 
-/// Makes the completion queues that the program has not brought, each with a channel.
+/// Creates the completion queues that the program has not provided, each with a channel.
 ///
 /// # Safety
-/// `c` is living and on a device.
+/// `c` is valid and assigned to a device.
 unsafe fn make_cqs(c: &mut rdma_cm_id, attributes: &mut ibv_qp_init_attr_ex) -> Result<()> {
     let context: *mut c_void = ptr::from_mut(c).cast();
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if attributes.recv_cq.is_null() {
             (c.recv_cq_channel, c.recv_cq) = calls::create_cq(c.verbs, attributes.cap.max_recv_wr, context)?;
@@ -35,9 +36,9 @@ unsafe fn make_cqs(c: &mut rdma_cm_id, attributes: &mut ibv_qp_init_attr_ex) -> 
     Ok(())
 }
 
-/// Gives back the completion queues that were made here.
+/// Destroys the completion queues that were created here.
 fn drop_cqs(c: &mut rdma_cm_id) {
-    // SAFETY: these fields hold what `make_cqs` has made, or null.
+    // SAFETY: these fields contain what `make_cqs` has created, or null.
     unsafe {
         calls::destroy_cq(c.recv_cq_channel, c.recv_cq);
         calls::destroy_cq(c.send_cq_channel, c.send_cq);
@@ -46,44 +47,46 @@ fn drop_cqs(c: &mut rdma_cm_id) {
     (c.send_cq_channel, c.send_cq) = (ptr::null_mut(), ptr::null_mut());
 }
 
-/// Makes the queue pair of an identifier, ready to take receives; one for datagrams ready to send as well.
+/// Creates the queue pair of an identifier, ready for posting receives; a datagram queue pair is also ready to send.
 ///
 /// # Safety
-/// `id` is living; the attributes are as `ibv_create_qp_ex` wants them.
+/// `id` is valid; the attributes are as `ibv_create_qp_ex` requires them.
 unsafe fn create_extended(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr_ex, plain: bool) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let c = unsafe { &mut object(id).c };
     if c.verbs.is_null() || !c.qp.is_null() {
         return Err(Errno::INVALID);
     }
-    // The program's own are written when all has gone well: after an error they name nothing that is gone again.
+    // The program's attributes are written only after success, so that after an error they do not refer to objects that
+    // have been destroyed again.
     let (wanted, pd_before) = (attributes, c.pd);
     let mut attributes = *wanted;
     let attributes = &mut attributes;
     if attributes.comp_mask & IBV_QP_INIT_ATTR_PD == 0 || attributes.pd.is_null() {
         (attributes.comp_mask, attributes.pd) = (attributes.comp_mask | IBV_QP_INIT_ATTR_PD, c.pd);
-    // SAFETY: a program hands over protection domains that it has allocated.
+    // SAFETY: programs pass protection domains that they have allocated.
     } else if unsafe { (*attributes.pd).context } != c.verbs {
         return Err(Errno::INVALID);
     }
     if attributes.srq.is_null() {
         attributes.srq = c.srq;
     }
-    // Adapters grant more than was asked for, and programs send their first message inline without having asked.
+    // Hardware adapters grant more inline data than requested, and programs send their first message inline without
+    // having requested it.
     attributes.cap.max_inline_data = attributes.cap.max_inline_data.max(INLINE_LEAST);
-    // SAFETY: the identifier is on a device.
+    // SAFETY: the identifier is assigned to a device.
     let made = unsafe { make_cqs(c, attributes) }.and_then(|()| {
         if !plain {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             return unsafe { calls::create_qp_ex(c.verbs, attributes) };
         }
         let pd = attributes.pd;
-        // SAFETY: the extended attributes begin as the plain ones do.
+        // SAFETY: the extended attributes start with the same fields as the plain ones.
         unsafe { calls::create_qp(pd, &mut *ptr::from_mut(attributes).cast::<ibv_qp_init_attr>()) }
     });
     let qp = made.inspect_err(|_| drop_cqs(c))?;
     (c.qp, c.pd) = (qp, attributes.pd);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let ready = unsafe {
         match attributes.qp_type {
             IBV_QPT_UD => make_ready(id, &[IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS]),
@@ -91,7 +94,7 @@ unsafe fn create_extended(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr
         }
     };
     if ready.is_err() {
-        // SAFETY: it has just been made.
+        // SAFETY: the queue pair has just been created.
         let _ = unsafe { calls::destroy_qp(qp) };
         (c.qp, c.pd) = (ptr::null_mut(), pd_before);
         drop_cqs(c);
@@ -101,37 +104,38 @@ unsafe fn create_extended(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr
     Ok(())
 }
 
-/// The same with the plain attributes.
+/// Creates the queue pair of an identifier from plain attributes.
 ///
 /// # Safety
 /// As for `rdma_create_qp`.
 pub(super) unsafe fn create(id: *mut rdma_cm_id, pd: *mut ibv_pd, attributes: &mut ibv_qp_init_attr) -> Result<()> {
-    // SAFETY: zeros are legal extended attributes.
+    // SAFETY: all zeros are valid extended attributes.
     let mut extended: ibv_qp_init_attr_ex = unsafe { std::mem::zeroed() };
     let common = offset_of!(ibv_qp_init_attr_ex, comp_mask);
-    // SAFETY: the extended attributes begin as the plain ones do, up to `comp_mask`; both are ours for this call.
+    // SAFETY: the extended attributes start with the same fields as the plain ones, up to `comp_mask`; both are used
+    // only by this call meanwhile.
     unsafe {
         ptr::copy_nonoverlapping(ptr::from_ref(attributes).cast::<u8>(), (&raw mut extended).cast(), common);
     }
     if !pd.is_null() {
         (extended.comp_mask, extended.pd) = (IBV_QP_INIT_ATTR_PD, pd);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { create_extended(id, &mut extended, true)? };
-    // What was granted.
+    // Return the granted capabilities and objects to the program.
     attributes.cap = extended.cap;
     (attributes.send_cq, attributes.recv_cq, attributes.srq) = (extended.send_cq, extended.recv_cq, extended.srq);
     Ok(())
 }
 
-/// Leads the queue pair of an identifier through `states`.
+/// Moves the queue pair of an identifier through `states`.
 ///
 /// # Safety
-/// `id` is living and has a queue pair.
+/// `id` is valid and has a queue pair.
 unsafe fn make_ready(id: *mut rdma_cm_id, states: &[u32]) -> Result<()> {
     for state in states {
         let mut attributes = ibv_qp_attr { qp_state: *state, ..ibv_qp_attr::default() };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let mask = attributes_for(id, &mut attributes)?;
             calls::modify_qp((*id).qp, &mut attributes, mask)?;
@@ -140,12 +144,13 @@ unsafe fn make_ready(id: *mut rdma_cm_id, states: &[u32]) -> Result<()> {
     Ok(())
 }
 
-/// What the queue pair of an identifier needs for the state that `attributes` name; answers which fields.
+/// Fills in the attributes that the queue pair of an identifier needs for the state in `attributes`; returns the mask
+/// of these attributes.
 ///
 /// # Safety
-/// `id` is living.
+/// `id` is valid.
 unsafe fn attributes_for(id: *mut rdma_cm_id, attributes: &mut ibv_qp_attr) -> Result<u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let this = unsafe { object(id) };
     let (is_datagram, is_reliable) = (this.c.qp_type == IBV_QPT_UD, this.c.qp_type == IBV_QPT_RC);
     let (remote, psn, options, responder_resources) = {
@@ -177,7 +182,7 @@ unsafe fn attributes_for(id: *mut rdma_cm_id, attributes: &mut ibv_qp_attr) -> R
         }
         IBV_QPS_RTR => {
             let remote = remote.ok_or(Errno::INVALID)?;
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             attributes.ah_attr = unsafe { address::to_peer(id)? };
             attributes.path_mtu = remote.path_mtu.clamp(IBV_MTU_256, PATH_MTU);
             (attributes.dest_qp_num, attributes.rq_psn) = (remote.qp_num, psn);
@@ -206,16 +211,16 @@ unsafe fn attributes_for(id: *mut rdma_cm_id, attributes: &mut ibv_qp_attr) -> R
     }
 }
 
-/// The other side has accepted: the queue pair may send, and the other side may know. When it cannot, the other side is
-/// told so.
+/// Completes a connection that the remote end has accepted: makes the queue pair ready to send and confirms the
+/// connection to the remote end. When that fails, the connection is closed, which notifies the remote end.
 ///
 /// # Safety
-/// `id` is living and has a queue pair.
+/// `id` is valid and has a queue pair.
 pub(super) unsafe fn answered(id: *mut rdma_cm_id) -> Result<()> {
     limit_reads(id)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let ready = unsafe { make_ready(id, &[IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS]) };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let this = unsafe { object(id) };
     match ready {
         Ok(()) => confirm(this),
@@ -229,14 +234,15 @@ pub(super) unsafe fn answered(id: *mut rdma_cm_id) -> Result<()> {
                 }
             }
             drop(cm);
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { fail(id) };
             Err(errno)
         }
     }
 }
 
-/// The queue pair of an identifier shall speak what both ends have.
+/// Sets the transport that both ends support on the queue pair of an identifier; returns its index in the list of
+/// offered transports.
 pub(super) fn agree(key: Key) -> Result<usize> {
     let (transport, qp_num) = {
         let mut cm = Cm::lock()?;
@@ -245,16 +251,16 @@ pub(super) fn agree(key: Key) -> Result<usize> {
     };
     if transport > 0 {
         let (context, _) = super::devices::open()?;
-        // SAFETY: it is open as long as the process lives.
+        // SAFETY: the context stays open until the process exits.
         unsafe { Context::of(context) }.shared.enter()?.speak(Qpn::new(qp_num), transport)?;
     }
     Ok(transport)
 }
 
-/// Nobody may ask for more than the program has said, nor for more than the device does.
+/// Limits the numbers of Reads at a time in both directions to what the program has set and the device supports.
 fn limit_reads(id: *mut rdma_cm_id) -> Result<()> {
     let (answers, asks) = super::devices::read_limits()?;
-    // SAFETY: the caller has a living identifier.
+    // SAFETY: the caller has a valid identifier.
     let key = unsafe { object(id) }.key;
     let mut cm = Cm::lock()?;
     let entry = cm.entry(key)?;
@@ -265,12 +271,12 @@ fn limit_reads(id: *mut rdma_cm_id) -> Result<()> {
     Ok(())
 }
 
-/// We accept: the queue pair may send and receive.
+/// Makes the queue pair ready to send and receive, when the local program accepts.
 ///
 /// # Safety
-/// `id` is living and has a queue pair.
+/// `id` is valid and has a queue pair.
 pub(super) unsafe fn accept(id: *mut rdma_cm_id) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let key = unsafe { object(id) }.key;
     {
         let mut cm = Cm::lock()?;
@@ -280,28 +286,28 @@ pub(super) unsafe fn accept(id: *mut rdma_cm_id) -> Result<()> {
             (remote.max_dest_rd_atomic, remote.max_rd_atomic) = (answers, asks);
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { make_ready(id, &[IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS]) }
 }
 
-/// The connection is over: what is posted is flushed.
+/// Moves the queue pair to the error state after the end of the connection, so that posted requests are flushed.
 ///
 /// # Safety
-/// `id` is living.
+/// `id` is valid.
 pub(super) unsafe fn fail(id: *mut rdma_cm_id) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if !(*id).qp.is_null() && (*id).qp_type != IBV_QPT_UD {
-            // One that is already there stays there.
+            // The result is ignored, because a queue pair that is already in the error state stays there.
             let _ = make_ready(id, &[IBV_QPS_ERR]);
         }
     }
 }
 
-/// `rdma_create_qp`.
+/// Implements `rdma_create_qp`.
 ///
 /// # Safety
-/// `id` is living, `pd` is null or living, `attributes` may be read and written.
+/// `id` is valid, `pd` is null or valid, `attributes` may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_create_qp(
     id: *mut rdma_cm_id,
@@ -311,30 +317,30 @@ pub unsafe extern "C" fn rdma_create_qp(
     if attributes.is_null() {
         return minus_one(Err(Errno::INVALID));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     minus_one(unsafe { create(id, pd, &mut *attributes) })
 }
 
-/// `rdma_create_qp_ex`.
+/// Implements `rdma_create_qp_ex`.
 ///
 /// # Safety
-/// `id` is living, `attributes` may be read and written.
+/// `id` is valid, `attributes` may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_create_qp_ex(id: *mut rdma_cm_id, attributes: *mut ibv_qp_init_attr_ex) -> c_int {
     if attributes.is_null() {
         return minus_one(Err(Errno::INVALID));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     minus_one(unsafe { create_extended(id, &mut *attributes, false) })
 }
 
-/// `rdma_destroy_qp`.
+/// Implements `rdma_destroy_qp`.
 ///
 /// # Safety
-/// `id` is living; its queue pair is not used again.
+/// `id` is valid; its queue pair is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let c = &mut object(id).c;
         if !c.qp.is_null() {
@@ -348,39 +354,39 @@ pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
 /// # Safety
 /// As for `rdma_create_srq`.
 unsafe fn create_srq(id: *mut rdma_cm_id, pd: *mut ibv_pd, attributes: &mut ibv_srq_init_attr) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let c = unsafe { &mut object(id).c };
     let pd = if pd.is_null() { c.pd } else { pd };
     if c.verbs.is_null() || pd.is_null() || !c.srq.is_null() {
         return Err(Errno::INVALID);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     c.srq = unsafe { calls::create_srq(pd, attributes)? };
     c.pd = pd;
     Ok(())
 }
 
-/// `rdma_create_srq`.
+/// Implements `rdma_create_srq`.
 ///
 /// # Safety
-/// `id` is living, `pd` is null or living, `attributes` may be read and written.
+/// `id` is valid, `pd` is null or valid, `attributes` may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_create_srq(
     id: *mut rdma_cm_id,
     pd: *mut ibv_pd,
     attributes: *mut ibv_srq_init_attr,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     minus_one(unsafe { create_srq(id, pd, &mut *attributes) })
 }
 
-/// `rdma_create_srq_ex`: ordinary ones only.
+/// Implements `rdma_create_srq_ex`, for basic shared receive queues only.
 ///
 /// # Safety
-/// `id` is living, `attributes` may be read and written.
+/// `id` is valid, `attributes` may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_create_srq_ex(id: *mut rdma_cm_id, attributes: *mut ibv_srq_init_attr_ex) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let extended = unsafe { &mut *attributes };
     let names = |bit| extended.comp_mask & bit != 0;
     if names(IBV_SRQ_INIT_ATTR_TYPE) && extended.srq_type != IBV_SRQT_BASIC {
@@ -388,19 +394,19 @@ pub unsafe extern "C" fn rdma_create_srq_ex(id: *mut rdma_cm_id, attributes: *mu
     }
     let pd = if names(IBV_SRQ_INIT_ATTR_PD) { extended.pd } else { ptr::null_mut() };
     let mut plain = ibv_srq_init_attr { srq_context: extended.srq_context, attr: extended.attr };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let made = unsafe { create_srq(id, pd, &mut plain) };
     extended.attr = plain.attr;
     minus_one(made)
 }
 
-/// `rdma_destroy_srq`.
+/// Implements `rdma_destroy_srq`.
 ///
 /// # Safety
-/// `id` is living; its queue is not used again.
+/// `id` is valid; its queue is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let c = &mut object(id).c;
         if !c.srq.is_null() && calls::destroy_srq(c.srq).is_ok() {
@@ -409,10 +415,10 @@ pub unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
     }
 }
 
-/// `rdma_init_qp_attr`: for programs with queue pairs of their own.
+/// Implements `rdma_init_qp_attr`, for programs that manage their queue pairs themselves.
 ///
 /// # Safety
-/// `id` is living; `attributes` may be read and written, `mask` written.
+/// `id` is valid; `attributes` may be read and written, `mask` written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_init_qp_attr(
     id: *mut rdma_cm_id,
@@ -422,12 +428,12 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
     if attributes.is_null() || mask.is_null() {
         return minus_one(Err(Errno::INVALID));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let qp_state = unsafe { (*attributes).qp_state };
-    // All of the structure is written, as by librdmacm: only the wanted state is the program's, and what is around it
-    // may never have been set.
+    // The entire structure is written, as librdmacm does: the program sets only the requested state, and the other
+    // fields may be uninitialized.
     let mut all = ibv_qp_attr { qp_state, cur_qp_state: qp_state, ..ibv_qp_attr::default() };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     minus_one(limit_reads(id).and_then(|()| unsafe {
         let needed = attributes_for(id, &mut all)?;
         (*attributes, *mask) = (all, needed.cast_signed());
@@ -435,12 +441,13 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
     }))
 }
 
-/// Bytes that may be sent inline in any case.
+/// Minimum number of bytes that can be sent inline.
 const INLINE_LEAST: u32 = 64;
 
-/// How long a sender waits when no receive was posted, as InfiniBand counts. One that never gives up asks again soon;
-/// of one that does, all its waits together are no shorter than the one of Linux's connection manager, 655 ms: a
-/// program may be slow to post. The two sides are taken to have asked for the same count.
+/// Returns the RNR timer, in InfiniBand's encoding: the time for which a sender waits when no receive was posted. For a
+/// sender with unlimited retries it is short. For a sender with limited retries, the total of all waits is no shorter
+/// than the wait of Linux's connection manager, 655 ms, because a program may be slow to post. Both ends are assumed to
+/// have requested the same retry count.
 fn rnr_timer(retries: u8) -> u8 {
     const WAITS_0_64_MS: u8 = 12;
     const WAITS_655_MS: u8 = 0;

@@ -1,4 +1,4 @@
-//! Addresses and routes, as programs ask for them.
+//! Binding and resolution of addresses and routes: the C functions.
 
 use std::ffi::c_int;
 
@@ -8,20 +8,20 @@ use super::event::complete;
 use super::id::object;
 use crate::errno::minus_one;
 
-/// `rdma_bind_addr`.
+/// Implements `rdma_bind_addr`.
 ///
 /// # Safety
-/// `id` is living, `address` may be read.
+/// `id` is valid, `address` may be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, address: *mut libc::sockaddr) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     minus_one(unsafe { read(address).and_then(|address| bind(object(id), address)) })
 }
 
-/// `rdma_resolve_addr`. The timeout is not needed: nobody is asked but the kernel.
+/// Implements `rdma_resolve_addr`. The timeout is not needed, because only the kernel is queried.
 ///
 /// # Safety
-/// `id` is living, `source` is null or may be read, `destination` may be read.
+/// `id` is valid, `source` is null or may be read, `destination` may be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_resolve_addr(
     id: *mut rdma_cm_id,
@@ -29,9 +29,9 @@ pub unsafe extern "C" fn rdma_resolve_addr(
     destination: *mut libc::sockaddr,
     _timeout_ms: c_int,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let this = unsafe { object(id) };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let addresses = unsafe {
         let source = if source.is_null() { Ok(None) } else { read(source).map(Some) };
         source.and_then(|source| Ok((source, read(destination)?)))
@@ -40,13 +40,13 @@ pub unsafe extern "C" fn rdma_resolve_addr(
     minus_one(resolved.and_then(|()| complete(this)))
 }
 
-/// `rdma_resolve_route`.
+/// Implements `rdma_resolve_route`.
 ///
 /// # Safety
-/// `id` is living.
+/// `id` is valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let this = unsafe { object(id) };
     minus_one(resolve_route(this).and_then(|()| complete(this)))
 }

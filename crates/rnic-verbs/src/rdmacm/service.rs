@@ -1,8 +1,9 @@
-//! What the process knows about connections: identifiers, ports, and the thread that serves them.
+//! Connection state of the process: identifiers, ports, and the thread that serves them.
 //!
-//! Everything is behind one lock, which nobody holds while he waits or calls a verb. The thread sleeps in `poll` on the
-//! ports' sockets; it takes messages in, sends them again, and puts events into channels. What an event does to a queue
-//! pair happens where the program fetches it (`event.rs`), as with the kernel's connection manager.
+//! All state is behind one lock, which is never held while waiting or calling a verb. The thread sleeps in `poll` on
+//! the ports' sockets; it receives and retransmits messages, and puts events into channels. The changes of a queue pair
+//! that follow from an event are made when the program fetches it (`event.rs`), as with the kernel's connection
+//! manager.
 
 pub(super) mod entry;
 pub(super) mod pending;
@@ -28,20 +29,21 @@ use crate::heap::Busy;
 use entry::Entry;
 use pending::Events;
 
-/// An identifier or a port. Never used again for another.
+/// Key of an identifier or a port. Never reused.
 pub(super) type Key = u64;
 
-/// Everything.
+/// The complete state of the connection manager.
 pub(super) struct Cm {
     pub(super) ids: BTreeMap<Key, Entry>,
     pub(super) ports: BTreeMap<Key, Port>,
-    /// Whose a connection is.
+    /// Owner of each connection.
     pub(super) owners: BTreeMap<(Key, ConnectionId), Owner>,
-    /// Identifiers whose connections are over, and when the last packets of them will have gone.
+    /// Identifiers whose connections are over, with the time after which none of their packets is in flight.
     pub(super) waits: BinaryHeap<Reverse<(Time, Key)>>,
-    /// First sequence numbers.
+    /// Generator of initial packet sequence numbers.
     pub(super) psns: SecretStream,
-    /// With real RoCEv2 peers: which way messages take, and who answers those that are nobody's.
+    /// With real RoCEv2 peers: the port through which messages are exchanged, and the endpoint that responds to
+    /// messages that belong to no port.
     gsi: Option<(Arc<GsiPort>, Endpoint)>,
     next_key: Key,
     probe_at: Time,
@@ -49,38 +51,38 @@ pub(super) struct Cm {
     process: Process,
 }
 
-/// A port of this process.
+/// A UDP port of this process.
 pub(super) struct Port {
     pub(super) endpoint: Endpoint,
     binding: SocketAddr,
-    /// Who has bound it, in which port space, and whether he shares it.
+    /// Identifiers that have bound the port, each with its port space and whether it permits sharing.
     pub(super) binders: Vec<(Key, u32, bool)>,
-    /// Identifiers whose connections live here, binders included.
+    /// Number of identifiers whose connections use the port, including those that have bound it.
     pub(super) users: usize,
-    /// Who waits for requests.
+    /// Listening identifier of each service.
     pub(super) listeners: BTreeMap<ServiceId, Key>,
-    /// It was made for somebody who did not care.
+    /// True when the port was opened for an identifier that requested no particular port.
     is_anonymous: bool,
 }
 
-/// Whose a connection is.
+/// Owner of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
     Id(Key),
-    /// A request that the program has not fetched: of the identifier that listens.
+    /// A request that the program has not fetched yet; contains the key of the listening identifier.
     Arrival(Key),
 }
 
 static CM: Mutex<Option<Cm>> = Mutex::new(None);
 
-/// Something was acknowledged.
+/// Signalled when an event has been acknowledged.
 pub(super) static ACKNOWLEDGED: Condvar = Condvar::new();
 
-/// The lock, held. What it has done leaves when it is let go.
+/// The held lock. Messages queued while it is held are sent when it is dropped.
 pub(super) struct Guard {
     cm: Option<MutexGuard<'static, Option<Cm>>>,
     is_thread: bool,
-    /// Until what it has done has left.
+    /// Held until the queued messages have been sent.
     _uncancelled: Uncancelled,
 }
 
@@ -107,7 +109,7 @@ impl Drop for Guard {
 }
 
 impl Guard {
-    /// Sends what is to be sent, and lets the thread see new sockets and deadlines.
+    /// Sends queued messages, and wakes the thread so that it sees new sockets and deadlines.
     fn settle(&mut self) {
         self.flush();
         if !self.is_thread {
@@ -117,7 +119,7 @@ impl Guard {
         }
     }
 
-    /// Waits for an acknowledgement, the lock released meanwhile.
+    /// Waits for an acknowledgement, with the lock released meanwhile.
     pub(super) fn wait(mut self) -> Self {
         self.settle();
         let cm = self.cm.take().expect("a guard holds the lock");
@@ -126,7 +128,7 @@ impl Guard {
     }
 }
 
-/// Time since the first call.
+/// Returns the time since the first call.
 pub(super) fn now() -> Time {
     static START: OnceLock<Instant> = OnceLock::new();
     let elapsed_ns = u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -134,19 +136,20 @@ pub(super) fn now() -> Time {
 }
 
 impl Cm {
-    /// Takes the lock; the first to do so in a process starts the thread.
+    /// Takes the lock; the first call in a process starts the thread.
     pub(super) fn lock() -> Result<Guard> {
         let uncancelled = Uncancelled::begin();
         let mut cm = CM.lock().unwrap_or_else(PoisonError::into_inner);
         if cm.as_ref().is_none_or(|cm| !cm.process.is_current()) {
-            // What a child has inherited is its parent's: its copies of the sockets are closed, nothing is said.
+            // State inherited by a child belongs to the parent: the child's copies of the sockets are closed, and no
+            // message is sent.
             *cm = Some(Self::new()?);
             spawn()?;
         }
         Ok(Guard { cm: Some(cm), is_thread: false, _uncancelled: uncancelled })
     }
 
-    /// Makes sure that there is a thread.
+    /// Ensures that the thread is running.
     pub(super) fn start() -> Result<()> {
         Self::lock().map(drop)
     }
@@ -154,12 +157,12 @@ impl Cm {
     fn new() -> Result<Self> {
         fork::watch();
         let secrets = Secrets::draw().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
-        // SAFETY: makes a new descriptor.
+        // SAFETY: creates a new descriptor.
         let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if wake < 0 {
             return Err(Errno::last());
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and has no other owner.
         let wake = unsafe { OwnedFd::from_raw_fd(wake) };
         Ok(Self {
             ids: BTreeMap::new(),
@@ -180,7 +183,7 @@ impl Cm {
         self.ports.values_mut().map(|port| &mut port.endpoint).chain(strays).for_each(Endpoint::flush);
     }
 
-    /// From now on messages take this way, as they must with real RoCEv2 peers.
+    /// Makes all messages use the general services interface `gsi` from now on, as real RoCEv2 peers require.
     pub(super) fn manage(&mut self, gsi: &Arc<GsiPort>) -> Result<()> {
         if self.gsi.is_none() {
             let strays = Endpoint::of_nobody(Arc::clone(gsi));
@@ -191,7 +194,7 @@ impl Cm {
         Ok(())
     }
 
-    /// Takes in what has come to the general services interface: each message for the port that knows of it.
+    /// Processes messages received at the general services interface: passes each one to the port that it belongs to.
     fn receive_gsi(&mut self, now: Time) {
         let Self { gsi: Some((gsi, strays)), ports, .. } = self else { return };
         for news in gsi.take() {
@@ -213,19 +216,20 @@ impl Cm {
         self.next_key
     }
 
-    /// An identifier that the program holds.
+    /// Returns the state of an identifier of the program.
     pub(super) fn entry(&mut self, key: Key) -> Result<&mut Entry> {
         self.ids.get_mut(&key).ok_or(Errno::INVALID)
     }
 
-    /// The port that an identifier uses.
+    /// Returns the port that an identifier uses.
     pub(super) fn port_of(&mut self, key: Key) -> Result<(Key, &mut Port)> {
         let port = self.entry(key)?.port.ok_or(Errno::INVALID)?;
         let found = self.ports.get_mut(&port).ok_or(Errno::INVALID)?;
         Ok((port, found))
     }
 
-    /// Binds `address` for an identifier. A port that this process has already is shared when nobody minds.
+    /// Binds `address` for an identifier. A port that this process already has open is shared when all identifiers in
+    /// the same port space permit it.
     pub(super) fn bind(&mut self, key: Key, address: SocketAddr) -> Result<SocketAddr> {
         let entry = self.entry(key)?;
         let (space, shares, only_v6) = (entry.space, entry.options.shares_address, entry.options.only_v6);
@@ -245,7 +249,7 @@ impl Cm {
         Ok(place.endpoint.local_addr())
     }
 
-    /// Finds a port for an identifier that has bound none: its own, unless the process has very many.
+    /// Selects a port for an identifier that has bound none: a new one, unless the process already has very many.
     pub(super) fn bind_anonymously(&mut self, key: Key, source: SocketAddr) -> Result<SocketAddr> {
         let mut anonymous = self.ports.iter().filter(|(_, port)| port.is_anonymous);
         let port = if anonymous.clone().count() < ANONYMOUS_PORTS_MAX {
@@ -268,7 +272,7 @@ impl Cm {
         Ok(key)
     }
 
-    /// Notes that an identifier uses a port.
+    /// Records that an identifier uses a port.
     pub(super) fn use_port(&mut self, key: Key, port: Key) -> Result<&mut Port> {
         self.entry(key)?.port = Some(port);
         let port = self.ports.get_mut(&port).ok_or(Errno::INVALID)?;
@@ -276,7 +280,7 @@ impl Cm {
         Ok(port)
     }
 
-    /// An identifier needs its port no longer.
+    /// Removes an identifier from the users, binders and listeners of its port.
     pub(super) fn leave_port(&mut self, key: Key, port: Key) {
         let Some(place) = self.ports.get_mut(&port) else { return };
         place.users -= 1;
@@ -289,7 +293,7 @@ impl Cm {
         }
     }
 
-    /// Takes in what has come on `ready` ports, and does what time asks for.
+    /// Processes messages received on the `ready` ports, and expired timers.
     fn serve(&mut self, inbox: &mut Inbox, ready: &[Key]) {
         let now = now();
         let probe = self.probe_at <= now;
@@ -315,11 +319,11 @@ impl Cm {
             }
         }
         self.end_waits(now);
-        // The last words of closed connections have been said.
+        // Ports without users are closed once the final messages of their closed connections have been sent.
         self.ports.retain(|_, port| port.users > 0 || port.endpoint.has_connections());
     }
 
-    /// When the thread has something to do next.
+    /// Returns the time of the thread's next timer.
     fn next_due(&self) -> Option<Time> {
         let ports = self.ports.values().filter_map(|port| port.endpoint.next_timeout());
         let wait = self.waits.peek().map(|Reverse((at, _))| *at);
@@ -327,22 +331,22 @@ impl Cm {
         ports.chain(wait).chain(has_connections.then_some(self.probe_at)).min()
     }
 
-    /// Tells an identifier's channel.
+    /// Returns the event queue of an identifier's channel.
     pub(super) fn events_of(&self, key: Key) -> Option<Arc<Events>> {
         self.ids.get(&key).map(|entry| Arc::clone(&entry.events))
     }
 }
 
-/// Starts the thread, with all signals blocked: handlers are the program's threads' business.
+/// Starts the thread, with all signals blocked, because signals must be handled by the program's own threads.
 fn spawn() -> Result<()> {
-    // SAFETY: registers a function without arguments that lives as long as the process.
+    // SAFETY: registers a function without arguments that exists until the process exits.
     static AT_EXIT: std::sync::Once = std::sync::Once::new();
     AT_EXIT.call_once(|| {
-        // SAFETY: the function is there as long as the process is: the shared object is never unloaded.
+        // SAFETY: the function exists until the process exits, because the shared object is never unloaded.
         unsafe { libc::atexit(say_goodbye) };
     });
     let (mut all, mut before) = (no_signals(), no_signals());
-    // SAFETY: both sets are ours; the mask is that of the calling thread, and put back below.
+    // SAFETY: both sets are local variables; the mask is that of the calling thread, and is restored below.
     unsafe {
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
@@ -358,7 +362,7 @@ fn no_signals() -> libc::sigset_t {
     unsafe { std::mem::zeroed() }
 }
 
-/// The thread.
+/// Main loop of the thread.
 fn run() {
     let _ends = PanicEnds::begin();
     let mut inbox = Inbox::default();
@@ -389,7 +393,7 @@ fn run() {
                 }
             }
         };
-        // SAFETY: as many structures as are said, alive during the call.
+        // SAFETY: the passed length is that of the array, which outlives the call.
         unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, timeout) };
         let Some(mut cm) = lock_as_thread() else { return };
         let mut count = 0u64;
@@ -407,10 +411,10 @@ fn lock_as_thread() -> Option<Guard> {
     cm.is_some().then_some(Guard { cm: Some(cm), is_thread: true, _uncancelled: uncancelled })
 }
 
-/// Tells the other sides of all connections that this process ends. What is killed cannot: there the network does, see
-/// `Endpoint::probe`.
+/// Notifies the remote ends of all connections that this process exits. A process that is killed cannot do so; that
+/// case is detected through the network, see `Endpoint::probe`.
 extern "C" fn say_goodbye() {
-    // No handler begins anything on a thread that ends.
+    // The signal handler must not start any work on a thread that is exiting.
     let _busy = Busy::begin();
     let Some(mut cm) = rnic_host::lock_at_exit(&CM) else { return };
     let Some(cm) = cm.as_mut().filter(|cm| cm.process.is_current()) else { return };
@@ -421,14 +425,14 @@ extern "C" fn say_goodbye() {
     cm.flush();
 }
 
-/// No port has this key.
+/// Key that is used by no port.
 const NO_PORT: Key = 0;
 
-/// Ports of identifiers that have not asked for one in particular, at most: each is a file of the process, of which
-/// there are 1024 by default. Beyond it they share.
+/// Maximum number of ports for identifiers that requested no particular port: each is a file descriptor of the process,
+/// of which there are 1024 by default. Beyond this number, identifiers share ports.
 const ANONYMOUS_PORTS_MAX: usize = 256;
 
-/// How often the other sides of connections are probed: a process that was killed is noticed within it.
+/// Interval at which the remote ends of connections are probed: a killed process is noticed within it.
 const PROBE_INTERVAL: Duration = Duration::from_ms(500);
 
 const PS_IN_MS: u64 = 1_000_000_000;

@@ -1,6 +1,6 @@
-//! What is exported because programs are linked against it, and refused: multicast groups, sockets over RDMA.
+//! Functions that are exported only because programs are linked against them: multicast groups, sockets over RDMA.
 //!
-//! Every one of these fails with `EOPNOTSUPP`, in its own way of failing.
+//! Every function here fails with `EOPNOTSUPP`, with its own error return value.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -12,7 +12,8 @@ fn refuse() -> c_int {
     minus_one(Err(Errno::UNSUPPORTED))
 }
 
-/// `rdma_join_multicast`: there is nobody who would copy datagrams to the members of a group.
+/// Implements `rdma_join_multicast`: not supported, because there is no component that would copy datagrams to the
+/// members of a group.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_join_multicast(
     _id: *mut rdma_cm_id,
@@ -22,7 +23,7 @@ pub extern "C" fn rdma_join_multicast(
     refuse()
 }
 
-/// `rdma_join_multicast_ex`, likewise.
+/// Implements `rdma_join_multicast_ex`: not supported, as `rdma_join_multicast`.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_join_multicast_ex(
     _id: *mut rdma_cm_id,
@@ -32,13 +33,13 @@ pub extern "C" fn rdma_join_multicast_ex(
     refuse()
 }
 
-/// `rdma_leave_multicast`: nobody is in a group.
+/// Implements `rdma_leave_multicast`: not supported, because no identifier is in a group.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_leave_multicast(_id: *mut rdma_cm_id, _address: *mut libc::sockaddr) -> c_int {
     refuse()
 }
 
-/// `rdma_resolve_addrinfo`, of newer releases: names are looked up by `rdma_getaddrinfo` only.
+/// Implements `rdma_resolve_addrinfo`, of newer releases: not supported; names are resolved by `rdma_getaddrinfo` only.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_resolve_addrinfo(
     _id: *mut rdma_cm_id,
@@ -49,31 +50,31 @@ pub extern "C" fn rdma_resolve_addrinfo(
     refuse()
 }
 
-/// `rdma_query_addrinfo`, likewise.
+/// Implements `rdma_query_addrinfo`: not supported, as `rdma_resolve_addrinfo`.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_query_addrinfo(_id: *mut rdma_cm_id, _result: *mut *mut rdma_addrinfo) -> c_int {
     refuse()
 }
 
-/// `rdma_write_cm_event`, of newer releases: programs' own events do not travel through channels here.
+/// Implements `rdma_write_cm_event`, of newer releases: not supported; channels do not carry events of programs.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_write_cm_event(_id: *mut rdma_cm_id, _event: u32, _status: c_int, _argument: u64) -> c_int {
     refuse()
 }
 
-/// `rdma_set_local_ece`: what both ends have to agree on (the transport) is agreed on without the program. So only
-/// options that say nothing can be set.
+/// Implements `rdma_set_local_ece`: the transport, which must be the same at both ends, is negotiated without the
+/// program, so only empty options are accepted.
 ///
 /// # Safety
 /// `ece` may be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_set_local_ece(_id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let says_nothing = !ece.is_null() && unsafe { (*ece).vendor_id == 0 && (*ece).comp_mask == 0 };
     minus_one(if says_nothing { Ok(()) } else { Err(Errno::UNSUPPORTED) })
 }
 
-/// Calls of sockets over RDMA, by their C names.
+/// Declares the calls of sockets over RDMA, by their C names.
 macro_rules! sockets {
     ($($name:ident($($argument:ty),*) -> $kind:ty = $failure:expr;)*) => {
         $(
@@ -116,7 +117,7 @@ sockets! {
     rgetsockname(c_int, Address, Length) -> c_int = -1;
     rsetsockopt(c_int, c_int, c_int, Buffer, libc::socklen_t) -> c_int = -1;
     rgetsockopt(c_int, c_int, c_int, Buffer, Length) -> c_int = -1;
-    // Variadic in C; what follows is never looked at.
+    // Variadic in C; further arguments are ignored.
     rfcntl(c_int, c_int) -> c_int = -1;
     riomap(c_int, Buffer, usize, c_int, c_int, libc::off_t) -> libc::off_t = -1;
     riounmap(c_int, Buffer, usize) -> c_int = -1;

@@ -1,15 +1,15 @@
-//! What the counters below a port say: the sums over all processes of this user that have the device open now, as `rnic
-//! top` finds them. A process that ends takes its counts along, which readers take for a reset, as of any counter.
+//! Values of the counters below a port: the sums over all processes of this user that have the device open, as found by
+//! `rnic top`. When a process exits, its counts disappear from the sums, which readers treat as a counter reset.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rnic_host::observe::{self, DeviceCounters};
 
-/// Where a value comes from.
+/// Function that extracts a value from a device's counters.
 type Value = fn(&DeviceCounters) -> u64;
 
-/// A counter: where its value comes from.
+/// A counter file, defined by the function that extracts its value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counter(Value);
 
@@ -22,15 +22,16 @@ impl PartialEq for Counter {
 impl Eq for Counter {}
 
 impl Counter {
-    /// All of them, by their paths below the port.
+    /// Returns all counters, with their paths below the port.
     pub(super) fn all() -> impl Iterator<Item = (&'static str, Self)> {
         COUNTERS.iter().map(|(name, value)| (*name, Self(*value)))
     }
 
-    /// Its value now, or a moment ago: who reads one counter reads the others.
+    /// Returns the counter's current value, cached for a short time (`FRESH`), because programs usually read several
+    /// counters in a row.
     pub(crate) fn read(self) -> u64 {
         static LATEST: Mutex<Option<(Instant, DeviceCounters)>> = Mutex::new(None);
-        // Nobody waits: a process may have been forked while another thread had the lock.
+        // Never wait for the lock, because the process may have been forked while another thread held it.
         let latest = LATEST.try_lock();
         if let Ok(latest) = &latest
             && let Some((at, counters)) = &**latest
@@ -46,7 +47,7 @@ impl Counter {
     }
 }
 
-/// What all processes have counted together.
+/// Returns the sums of the counters of all processes.
 fn sums() -> DeviceCounters {
     let (mut sums, begin) = (DeviceCounters::default(), Instant::now());
     for endpoint in observe::endpoints().unwrap_or_default() {
@@ -60,18 +61,19 @@ fn sums() -> DeviceCounters {
     sums
 }
 
-/// How old a sum may be.
+/// Maximum age of a cached sum.
 const FRESH: Duration = Duration::from_millis(50);
-/// How long processes are asked for, one of them and all.
+/// Time limits for querying one process, and for querying all of them.
 const EACH: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Packets of every kind that have left.
+/// Returns the number of transmitted packets of every type.
 fn sent(of: &DeviceCounters) -> u64 {
     of.packets_sent + of.packets_retransmitted + of.acks_sent
 }
 
-/// Names of InfiniBand's port counters, which count data in words of four bytes, and of those that drivers have beside.
+/// File names of InfiniBand's port counters, which count data in words of four bytes, and of the counters that drivers
+/// add to them.
 const COUNTERS: &[(&str, Value)] = &[
     ("counters/port_xmit_data", |of| of.bytes_sent / 4),
     ("counters/port_rcv_data", |of| of.bytes_received / 4),

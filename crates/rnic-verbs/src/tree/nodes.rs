@@ -1,9 +1,9 @@
-//! What the tree consists of.
+//! Contents of the tree.
 //!
-//! The layout is that of Linux (Documentation/ABI/stable/sysfs-class-infiniband, testing/sysfs-bus-pci): the device
-//! stands below a PCI Express port of a domain of its own, which no machine has, so that nothing of the kernel's is
-//! covered. Programs that place memory and threads by PCI and NUMA (NCCL, hwloc, transfer engines) read what fits a
-//! device that every processor is as near to as to any other.
+//! The layout is that of Linux (Documentation/ABI/stable/sysfs-class-infiniband, testing/sysfs-bus-pci): the device is
+//! below a PCI Express port of a separate PCI domain that exists on no machine, so that no device of the kernel is
+//! hidden. Programs that place memory and threads by PCI and NUMA topology (NCCL, hwloc, transfer engines) read values
+//! that fit a device that is equally near to every processor.
 
 use std::fs;
 
@@ -11,14 +11,14 @@ use super::{Contents, Counter, Node, Tree};
 use crate::device::{self, Device, FILE_NAME, FIRMWARE, NAME};
 use crate::wire;
 
-/// The domain's root, the port below it, the device below that.
+/// Paths of the domain's root, of the PCI Express port below it, and of the device below that.
 const ROOT: &str = "/sys/devices/pci52ac:00";
 const BRIDGE: &str = "/sys/devices/pci52ac:00/52ac:00:00.0";
 const PCI: &str = "/sys/devices/pci52ac:00/52ac:00:00.0/52ac:01:00.0";
-/// The connection manager's device.
+/// Path of the connection manager's device.
 const RDMA_CM: &str = "/sys/devices/virtual/misc/rdma_cm";
 
-/// Where the tree begins: nodes whose directories are the kernel's.
+/// Topmost nodes of the tree, whose parent directories belong to the kernel.
 pub(super) const ROOTS: [&str; 12] = [
     "/dev/infiniband",
     "/sys/bus/pci/devices/52ac:00:00.0",
@@ -34,10 +34,11 @@ pub(super) const ROOTS: [&str; 12] = [
     RDMA_CM,
 ];
 
-/// Directories in them that the kernel has too, when it has such devices of its own.
+/// The topmost directories that the kernel has too, when it has RDMA devices of its own.
 const SHARED: [&str; 3] = ["/dev/infiniband", "/sys/class/infiniband", "/sys/class/infiniband_verbs"];
 
-/// An identifier that nobody is assigned: no vendor's code shall believe that this is its hardware.
+/// PCI vendor identifier that is not assigned to any vendor, so that no vendor-specific code treats this device as its
+/// hardware.
 const PCI_VENDOR: &str = "0x4f52";
 const PCI_DEVICE: &str = "0x0001";
 
@@ -72,7 +73,7 @@ pub(super) fn tree() -> Tree {
     tree
 }
 
-/// The PCI device and the port above it.
+/// Adds the PCI device and the port above it.
 fn put_pci(tree: &mut Tree) {
     let cpus = online_cpus();
     for (path, class, vendor, id) in
@@ -108,7 +109,7 @@ fn put_pci(tree: &mut Tree) {
         tree.link(format!("{path}/subsystem"), "/sys/bus/pci");
         tree.link(format!("/sys/bus/pci/devices/{address}"), path);
     }
-    // A bus is named by its first digits, and stands beside the devices that are on it.
+    // A bus is named by the first digits of its devices' addresses, and its node is a sibling of the devices on it.
     for (bus, above) in [("52ac:00", ROOT), ("52ac:01", BRIDGE)] {
         let path = format!("{above}/pci_bus/{bus}");
         tree.file(&path, "cpulistaffinity", cpus.list.as_str());
@@ -120,7 +121,7 @@ fn put_pci(tree: &mut Tree) {
     }
 }
 
-/// The RDMA device.
+/// Adds the RDMA device.
 fn put_rdma(tree: &mut Tree) {
     let path = format!("{PCI}/infiniband/{NAME}");
     let guid = words(&Device::get().guid().to_ne_bytes());
@@ -141,7 +142,7 @@ fn put_rdma(tree: &mut Tree) {
     tree.link(format!("/sys/class/infiniband/{NAME}"), format!("../..{}", &path["/sys".len()..]));
 }
 
-/// Its port.
+/// Adds the port of the RDMA device.
 fn put_port(tree: &mut Tree) {
     let path = format!("{PCI}/infiniband/{NAME}/ports/{}", device::PORT);
     let capabilities = format!("{:#010x}", device::port().port_cap_flags);
@@ -159,7 +160,7 @@ fn put_port(tree: &mut Tree) {
     ];
     files.into_iter().for_each(|(name, text)| tree.file(&path, name, text));
     tree.file(&path, "pkeys/0", format!("{:#06x}", device::PARTITION_KEY));
-    // Directories without a name in them, when there is no address.
+    // These directories exist, and are empty, when there is no address.
     for folder in ["gids", "gid_attrs/types", "gid_attrs/ndevs"] {
         tree.put(format!("{path}/{folder}"), Node::Directory { is_shared: false });
     }
@@ -173,7 +174,7 @@ fn put_port(tree: &mut Tree) {
     }
 }
 
-/// The file that verbs go through.
+/// Adds the device file of verbs.
 fn put_uverbs(tree: &mut Tree) {
     let path = format!("{PCI}/infiniband_verbs/{FILE_NAME}");
     let files = [
@@ -188,12 +189,12 @@ fn put_uverbs(tree: &mut Tree) {
     let inside = &path["/sys".len()..];
     tree.link(format!("/sys/class/infiniband_verbs/{FILE_NAME}"), format!("../..{inside}"));
     tree.link("/sys/dev/char/231:192", format!("../..{inside}"));
-    // What Linux has said since 2.6.
+    // The value that Linux has reported since 2.6.
     tree.file("/sys/class/infiniband_verbs", "abi_version", "6");
     tree.put(format!("/dev/infiniband/{FILE_NAME}"), Node::Device { major: 231, minor: 192 });
 }
 
-/// The file that connections are managed through.
+/// Adds the device file of the connection manager.
 fn put_connection_manager(tree: &mut Tree) {
     let files =
         [("abi_version", "4"), ("dev", "10:121"), ("uevent", "MAJOR=10\nMINOR=121\nDEVNAME=infiniband/rdma_cm")];
@@ -204,7 +205,8 @@ fn put_connection_manager(tree: &mut Tree) {
     tree.put("/dev/infiniband/rdma_cm".to_owned(), Node::Device { major: 10, minor: 121 });
 }
 
-/// The network interfaces that packets leave by: those of the port's addresses, loopback only when there is no other.
+/// Returns the network interfaces through which packets are sent: those of the port's addresses, loopback only when
+/// there is no other.
 fn interfaces() -> Vec<String> {
     let mut names: Vec<String> = wire::addresses().into_iter().map(|address| address.interface).collect();
     names.sort();
@@ -215,11 +217,11 @@ fn interfaces() -> Vec<String> {
     names
 }
 
-/// The processors that run, as the kernel writes them.
+/// The online processors, in the kernel's text formats.
 struct Cpus {
-    /// As ranges.
+    /// As a list of ranges.
     list: String,
-    /// As words of 32 bits, the highest first.
+    /// As a mask in words of 32 bits, highest word first.
     mask: String,
 }
 
@@ -229,7 +231,7 @@ fn online_cpus() -> Cpus {
     Cpus { mask: mask_of(&list), list }
 }
 
-/// `0-2,34` as `00000004,00000007`.
+/// Converts a list of ranges to a mask: `0-2,34` to `00000004,00000007`.
 fn mask_of(list: &str) -> String {
     let mut words = vec![0_u32; 1];
     for range in list.split(',') {
@@ -246,17 +248,17 @@ fn mask_of(list: &str) -> String {
     words.join(",")
 }
 
-/// Processors of a machine, at most: what Linux can be built for.
+/// Highest processor number, according to the largest number of processors that Linux can be built for.
 const CPUS_MAX: usize = 8_191;
 
-/// The node that the device's memory is on: the only one, or none where there are several, for it is wherever the
-/// program is.
+/// Returns the NUMA node of the device: the only node of the host, or -1 (none) when there are several, because the
+/// device's memory is wherever the program runs.
 fn numa_node() -> &'static str {
     let online = fs::read_to_string("/sys/devices/system/node/online").unwrap_or_default();
     if matches!(online.trim(), "" | "0") { "0" } else { "-1" }
 }
 
-/// Bytes as the kernel writes GUIDs and GIDs: words of 16 bits with colons between.
+/// Formats bytes as the kernel formats GUIDs and GIDs: words of 16 bits separated by colons.
 fn words(bytes: &[u8]) -> String {
     let words: Vec<String> = bytes.chunks(2).map(|word| format!("{:02x}{:02x}", word[0], word[1])).collect();
     words.join(":")

@@ -16,10 +16,10 @@ pub(in crate::rdmacm) const PATH_MTU: u32 = IBV_MTU_4096;
 
 /// The state of an `rdma_cm_id` that the service keeps under its lock.
 pub(in crate::rdmacm) struct Entry {
-    /// Where the program's structure is, as a number: only the program's threads may look.
+    /// Address of the program's structure, as an integer: only the program's threads may access it.
     pub(in crate::rdmacm) place: usize,
     pub(in crate::rdmacm) events: Arc<Events>,
-    /// Events that the program has fetched, and acknowledged.
+    /// Numbers of events that the program has fetched and acknowledged.
     pub(in crate::rdmacm) fetched: u64,
     pub(in crate::rdmacm) acknowledged: u64,
     pub(in crate::rdmacm) space: u32,
@@ -27,27 +27,27 @@ pub(in crate::rdmacm) struct Entry {
     pub(in crate::rdmacm) stage: Stage,
     pub(in crate::rdmacm) port: Option<Key>,
     pub(in crate::rdmacm) connection: Option<ConnectionId>,
-    /// The other side's queue pair.
+    /// The remote end's queue pair.
     pub(in crate::rdmacm) remote: Option<Remote>,
-    /// Our queue pair, as the other side is told.
+    /// Number of the local queue pair, as sent to the remote end.
     pub(in crate::rdmacm) qp_num: u32,
-    /// What the queue pairs' packets carry, as we have asked for it and as verbs count.
+    /// Path MTU of the queue pairs as locally requested, as an `ibv_mtu` code.
     pub(in crate::rdmacm) path_mtu: u32,
-    /// The first sequence number of our queue pair: drawn with the identifier, since programs with queue pairs of
-    /// their own ask for it before they accept.
+    /// Initial packet sequence number of the local queue pair: generated together with the identifier, because programs
+    /// that manage their queue pairs themselves query it before they accept.
     pub(in crate::rdmacm) psn: u32,
-    /// What the other side offers.
+    /// Resources that the remote end offers.
     pub(in crate::rdmacm) offer: Offer,
-    /// What the program wants of the connection.
+    /// Numbers of Reads that the program wants to serve and to issue at a time.
     pub(in crate::rdmacm) responder_resources: u8,
     pub(in crate::rdmacm) initiator_depth: u8,
-    /// Whom it has asked last.
+    /// Destination of the last connection request.
     pub(in crate::rdmacm) asked: Option<SocketAddr>,
-    /// The other side's vendor: ours, with its transport, or zeros.
+    /// Vendor fields of the remote end: OpenRNIC's vendor with its transport, or zeros.
     pub(in crate::rdmacm) remote_vendor: (u32, u32),
 }
 
-/// What a program may choose.
+/// Options that a program can set on an identifier.
 #[derive(Clone, Copy, Default, Debug)]
 pub(in crate::rdmacm) struct Options {
     pub(in crate::rdmacm) traffic_class: u8,
@@ -56,7 +56,7 @@ pub(in crate::rdmacm) struct Options {
     pub(in crate::rdmacm) ack_timeout: Option<u8>,
 }
 
-/// Where an identifier stands.
+/// State of an identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::rdmacm) enum Stage {
     New,
@@ -64,13 +64,13 @@ pub(in crate::rdmacm) enum Stage {
     Resolved,
     Routed,
     Listening,
-    /// A request or a question is out.
+    /// A connection or lookup request has been sent.
     Connecting,
-    /// The other side has accepted; we have not said so.
+    /// The remote end has accepted; this has not been confirmed to it yet.
     Answered,
-    /// A request is here.
+    /// A connection request has been received.
     Asked,
-    /// We have accepted; the other side has not said so.
+    /// The local program has accepted; the remote end has not confirmed it yet.
     Accepted,
     Connected,
     Over,
@@ -100,7 +100,10 @@ impl Entry {
         }
     }
 
-    /// Goes on to `next` if it stands where `from` says.
+    /// Changes the state to `next`.
+    ///
+    /// # Errors
+    /// When the current state is not one of `from`.
     pub(in crate::rdmacm) fn advance(&mut self, from: &[Stage], next: Stage) -> Result<()> {
         if !from.contains(&self.stage) {
             return Err(Errno::INVALID);

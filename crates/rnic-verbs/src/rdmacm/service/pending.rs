@@ -1,4 +1,4 @@
-//! Events on their way to programs.
+//! Events that wait to be fetched by programs.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -9,42 +9,42 @@ use rnic_wire::cm::ServiceId;
 use super::Key;
 use crate::event::EventQueue;
 
-/// Events that wait to be fetched.
+/// The event queue of a channel.
 pub(in crate::rdmacm) type Events = EventQueue<Pending>;
 
-/// An event on its way to a program.
+/// An event that waits to be fetched by a program.
 #[derive(Clone, Debug)]
 pub(in crate::rdmacm) struct Pending {
-    /// The identifier that it concerns: the one that listens, for a request.
+    /// Key of the identifier that the event concerns: for a request, the listening one.
     pub(in crate::rdmacm) key: Key,
     pub(in crate::rdmacm) kind: u32,
-    /// 0, a reason of the other side, or a negative error number.
+    /// Status: 0, a reject reason of the remote end, or a negative error number.
     pub(in crate::rdmacm) status: c_int,
     pub(in crate::rdmacm) what: What,
-    /// Private data of the other side.
+    /// Private data from the remote end.
     pub(in crate::rdmacm) data: Vec<u8>,
 }
 
-/// What an event tells beside its kind.
+/// Content of an event in addition to its type.
 #[derive(Clone, Debug, Default)]
 pub(in crate::rdmacm) enum What {
-    /// Nothing.
+    /// No further content.
     #[default]
     Plain,
-    /// What the other side offers, in the words of the receiver.
+    /// Resources that the remote end offers, from the receiver's point of view.
     Connection(Offer),
-    /// Somebody asks.
+    /// A connection request.
     Arrival(Box<Arrival>),
-    /// A queue pair for datagrams.
+    /// A queue pair for datagrams, in response to a lookup.
     Datagrams { qp_num: u32, qkey: u32 },
 }
 
-/// Resources of a connection as the receiver of an offer sees them.
+/// Resources of a connection from the point of view of the receiver of an offer.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(in crate::rdmacm) struct Offer {
-    /// Reads that the receiver may have to answer at a time.
+    /// Maximum number of Reads that the receiver may have to serve at a time.
     pub(in crate::rdmacm) responder_resources: u8,
-    /// Reads that the receiver may have outstanding.
+    /// Maximum number of Reads that the receiver may have outstanding.
     pub(in crate::rdmacm) initiator_depth: u8,
     pub(in crate::rdmacm) flow_control: u8,
     pub(in crate::rdmacm) retry_count: u8,
@@ -53,35 +53,35 @@ pub(in crate::rdmacm) struct Offer {
     pub(in crate::rdmacm) qp_num: u32,
 }
 
-/// What our queue pair must know about the other.
+/// Attributes of the remote queue pair that the local one needs.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::rdmacm) struct Remote {
     pub(in crate::rdmacm) qp_num: u32,
     pub(in crate::rdmacm) psn: u32,
-    /// As verbs count.
+    /// As an `ibv_mtu` code.
     pub(in crate::rdmacm) path_mtu: u32,
-    /// Reads that it may have outstanding, and that it answers.
+    /// Numbers of Reads that the remote queue pair may have outstanding, and that it serves.
     pub(in crate::rdmacm) max_dest_rd_atomic: u8,
     pub(in crate::rdmacm) max_rd_atomic: u8,
     pub(in crate::rdmacm) retry_count: u8,
     pub(in crate::rdmacm) rnr_retry_count: u8,
-    /// Which of our transports it has too.
+    /// Index, in the list of locally offered transports, of the transport used with the remote end.
     pub(in crate::rdmacm) transport: usize,
 }
 
-/// A request that waits to become an identifier of the program.
+/// A received request for which the program has no identifier yet.
 #[derive(Clone, Debug)]
 pub(in crate::rdmacm) struct Arrival {
-    /// Where it came in.
+    /// Key of the port that received it.
     pub(in crate::rdmacm) port: Key,
     pub(in crate::rdmacm) connection: ConnectionId,
     pub(in crate::rdmacm) service: ServiceId,
     pub(in crate::rdmacm) offer: Offer,
-    /// What the queue pair needs, when it is for a connection.
+    /// Attributes of the remote queue pair, when the request is for a connection.
     pub(in crate::rdmacm) remote: Option<Remote>,
-    /// From us to who asks.
+    /// Addresses with the local end as source and the requester as destination.
     pub(in crate::rdmacm) addresses: rnic_wire::Addresses,
-    /// The port that who asks calls his own.
+    /// The requester's own port, as carried in the request.
     pub(in crate::rdmacm) source_port: u16,
 }
 
