@@ -27,7 +27,7 @@
 //! may never read it.
 
 mod asking;
-mod letters;
+mod control_messages;
 mod ring;
 
 use std::collections::HashMap;
@@ -47,12 +47,12 @@ use crate::secrets::{self, KEY_BYTES, SecretStream};
 use crate::stats::NicStats;
 use crate::sys::{
     self,
-    unix::{self, Letter},
+    unix::{self, UnixMessage},
 };
 use crate::user::is_own_user;
 
 use asking::Questions;
-use letters::{Nonce, Offer, Place, Ticket, Words};
+use control_messages::{ControlText, Nonce, Offer, Place, Ticket};
 pub(crate) use ring::{Broken, Kind, Record};
 use ring::{Consumer, DATA_BYTES, Producer, State, Writer, record_bytes};
 
@@ -61,7 +61,7 @@ use ring::{Consumer, DATA_BYTES, Producer, State, Writer, record_bytes};
 pub(crate) struct Bypass {
     /// Address of the local control socket.
     place: Place,
-    letterbox: UnixDatagram,
+    control_socket: UnixDatagram,
     questions: Questions,
     nonces: SecretStream,
     /// Key from which tickets are computed.
@@ -129,7 +129,7 @@ impl Incoming {
     /// more.
     fn is_abandoned(&self) -> bool {
         let is_gone = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-        self.consumer.is_empty() && unix::connect_letterbox(&self.writer.socket_name()).is_err_and(is_gone)
+        self.consumer.is_empty() && unix::connect_control_socket(&self.writer.socket_name()).is_err_and(is_gone)
     }
 }
 
@@ -169,13 +169,15 @@ impl Bypass {
     /// # Errors
     /// The error of the kernel; `AddrInUse` when all names of the control socket are bound by other processes.
     pub(crate) fn open(port: u16, mut secret: SecretStream) -> io::Result<Self> {
-        let bind = |place: Place| unix::bind_letterbox(&place.socket_name()).map(|letterbox| (place, letterbox));
+        let bind = |place: Place| {
+            unix::bind_control_socket(&place.socket_name()).map(|control_socket| (place, control_socket))
+        };
         let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
         let mut bound = Place::all(port).map(bind).filter(|bound| !bound.as_ref().is_err_and(is_taken));
-        let (place, letterbox) = bound.next().unwrap_or_else(|| Err(io::ErrorKind::AddrInUse.into()))?;
+        let (place, control_socket) = bound.next().unwrap_or_else(|| Err(io::ErrorKind::AddrInUse.into()))?;
         Ok(Self {
             place,
-            letterbox,
+            control_socket,
             questions: Questions::default(),
             ticket_key: Zeroizing::new(secret.bytes()),
             nonces: secret,
@@ -195,7 +197,7 @@ impl Bypass {
 
     /// Returns the descriptor that becomes readable when a peer has packets for a NIC that sleeps.
     pub(crate) fn fd(&self) -> RawFd {
-        self.letterbox.as_raw_fd()
+        self.control_socket.as_raw_fd()
     }
 
     /// Probes whether the NIC behind `port` of `peer` accepts a ring, unless there is one. `way` is from the local NIC
@@ -249,7 +251,7 @@ impl Bypass {
         let Some((question, bell)) = self.questions.answered(&nonce, name) else { return };
         let Ok(producer) = Producer::create() else { return };
         let offer = Offer { from: self.place, source: question.source, to: question.to };
-        let words = Words::Offer { offer, nonce, ticket };
+        let words = ControlText::Offer { offer, nonce, ticket };
         if unix::send_file(&bell, &words.emit(), producer.file()).is_err() {
             return;
         }
@@ -267,9 +269,9 @@ impl Bypass {
     /// Answers a process of this user that asks whether its ring is accepted.
     fn answer(&mut self, from: Place, nonce: Nonce) {
         self.expectant = EXPECTANT_TURNS;
-        let words = Words::Answer { nonce, ticket: self.ticket_for(from, &nonce) };
+        let words = ControlText::Answer { nonce, ticket: self.ticket_for(from, &nonce) };
         // The sender may have exited, or be so busy that it will ask again.
-        let _ = unix::send_letter(&self.letterbox, &from.socket_name(), &words.emit());
+        let _ = unix::send_control_message(&self.control_socket, &from.socket_name(), &words.emit());
     }
 
     fn ticket_for(&self, from: Place, nonce: &Nonce) -> Ticket {
@@ -463,7 +465,7 @@ impl Bypass {
     /// Checks the control socket for messages, once every few turns, or now if `at_once`; returns whether there were
     /// any.
     #[inline]
-    pub(crate) fn look_for_letters(&mut self, now: Time, at_once: bool) -> bool {
+    pub(crate) fn poll_control_socket(&mut self, now: Time, at_once: bool) -> bool {
         self.skipped += 1;
         let every = if self.expectant > 0 { LETTERS_SOON } else { LETTERS_EVERY };
         self.expectant = self.expectant.saturating_sub(1);
@@ -471,37 +473,39 @@ impl Bypass {
             return false;
         }
         self.skipped = 0;
-        self.read_letters(now)
+        self.read_control_socket(now)
     }
 
     #[cold]
-    fn read_letters(&mut self, now: Time) -> bool {
+    fn read_control_socket(&mut self, now: Time) -> bool {
         self.incoming.retain(|incoming| !incoming.consumer.is_closed() || !incoming.consumer.is_empty());
         if now >= self.visit.1 {
             self.visit_writer(now);
         }
         let mut any = false;
         for _ in 0..LETTERS_AT_ONCE {
-            let mut bytes = [0; Words::BYTES + 1];
-            let Some(letter) = unix::receive_letter(&self.letterbox, &mut bytes) else { break };
+            let mut bytes = [0; ControlText::BYTES + 1];
+            let Some(message) = unix::receive_control_message(&self.control_socket, &mut bytes) else { break };
             any = true;
-            if let Some(words) = Words::parse(&bytes[..letter.len]).filter(|_| letter.uid.is_some_and(is_own_user)) {
-                self.heed(now, words, &letter);
+            if let Some(words) =
+                ControlText::parse(&bytes[..message.len]).filter(|_| message.uid.is_some_and(is_own_user))
+            {
+                self.heed(now, words, &message);
             }
         }
         any
     }
 
     /// Processes a control message from a process of this user. Called from a signal handler too.
-    fn heed(&mut self, now: Time, words: Words, letter: &Letter) {
-        match (words, &letter.from) {
-            (Words::Ask { from, nonce }, _) => self.answer(from, nonce),
-            (Words::Answer { nonce, ticket }, Some(name)) => self.offer(now, name, nonce, ticket),
-            (Words::Answer { .. }, None) => {}
-            (Words::Offer { offer, nonce, ticket }, _) => {
+    fn heed(&mut self, now: Time, words: ControlText, message: &UnixMessage) {
+        match (words, &message.from) {
+            (ControlText::Ask { from, nonce }, _) => self.answer(from, nonce),
+            (ControlText::Answer { nonce, ticket }, Some(name)) => self.offer(now, name, nonce, ticket),
+            (ControlText::Answer { .. }, None) => {}
+            (ControlText::Offer { offer, nonce, ticket }, _) => {
                 let is_invited = ticket == self.ticket_for(offer.from, &nonce);
                 if is_invited && sys::is_own(offer.source.ip()) && sys::is_own(offer.to) {
-                    self.attach(&offer, letter);
+                    self.attach(&offer, message);
                 }
             }
         }
@@ -520,7 +524,7 @@ impl Bypass {
         }
     }
 
-    fn attach(&mut self, offer: &Offer, letter: &Letter) {
+    fn attach(&mut self, offer: &Offer, message: &UnixMessage) {
         let Offer { from: writer, source, to: local } = *offer;
         // A destroyed NIC may have been replaced by another with the same port; its rings are dropped. When a NIC has
         // closed a ring and created another, the packets left in the first are still to be read.
@@ -534,7 +538,7 @@ impl Bypass {
         if self.incoming.len() >= CHANNELS_MAX {
             return;
         }
-        let Some(file) = &letter.file else { return };
+        let Some(file) = &message.file else { return };
         if let Ok(consumer) = Consumer::attach(file.as_fd()) {
             consumer.set_sleeping(self.is_asleep);
             self.incoming.push(Incoming { consumer, source, local, writer, is_fresh: true });

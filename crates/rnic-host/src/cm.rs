@@ -31,7 +31,7 @@ mod manager;
 pub(crate) mod negotiate;
 mod suspects;
 
-pub use alike::{falcon_key_hint, falcon_text, falcon_word};
+pub use alike::{falcon_key_hint, falcon_params, falcon_params_text};
 pub use endpoint::{Binding, Endpoint, EndpointStats, Inbox, roce_mtu_towards, source_towards};
 pub(crate) use exchange::{Exchange, State};
 pub(crate) use gsi::gsi_way;

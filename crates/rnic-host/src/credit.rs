@@ -73,7 +73,7 @@ struct Target {
     tries: u32,
     /// Time of the next timeout.
     deadline: Option<Time>,
-    speaks: Speaks,
+    speaks: CreditSupport,
     /// Round-trip time of the last response.
     round_trip: Duration,
 }
@@ -89,12 +89,13 @@ struct Asked {
 
 /// Knowledge of whether a NIC supports the credit protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Speaks {
-    /// Unknown so far.
-    Perhaps,
-    Yes,
+enum CreditSupport {
+    /// No response and no timeout so far.
+    Unknown,
+    /// The NIC has responded.
+    Supported,
     /// The NIC does not respond; with the number of packets sent to it since the last request.
-    No(u64),
+    Unresponsive(u64),
 }
 
 impl Credits {
@@ -172,7 +173,7 @@ impl Credits {
             };
             for target in &mut peer.targets {
                 let asks = match &mut target.speaks {
-                    Speaks::No(unasked) => {
+                    CreditSupport::Unresponsive(unasked) => {
                         let packets = std::mem::take(&mut target.fresh);
                         peer.fresh -= packets;
                         arrived += packets;
@@ -284,7 +285,7 @@ impl Peer {
 impl Target {
     fn new(port: u16) -> Self {
         let (asked, round_trip) = (ArrayVec::new(), Duration::ZERO);
-        Self { port, fresh: 0, asked, tries: 0, deadline: None, speaks: Speaks::Perhaps, round_trip }
+        Self { port, fresh: 0, asked, tries: 0, deadline: None, speaks: CreditSupport::Unknown, round_trip }
     }
 
     /// Returns the number of requests that cover packets.
@@ -297,7 +298,7 @@ impl Target {
     }
 
     fn tries_max(&self) -> u32 {
-        if self.speaks == Speaks::Yes { TRIES_OF_SPEAKER } else { TRIES }
+        if self.speaks == CreditSupport::Supported { TRIES_OF_SPEAKER } else { TRIES }
     }
 
     /// Creates a request that covers everything sent so far.
@@ -309,7 +310,7 @@ impl Target {
         }
         self.asked.push(Asked { cookie, packets: std::mem::take(&mut self.fresh), at: now });
         let patience = TIMEOUT.max(self.round_trip.saturating_mul(TIMEOUT_ROUND_TRIPS)).min(TIMEOUT_MAX);
-        let is_awaited = !matches!(self.speaks, Speaks::No(_));
+        let is_awaited = !matches!(self.speaks, CreditSupport::Unresponsive(_));
         if is_awaited && (self.tries > 0 || self.deadline.is_none()) {
             self.deadline = Some(now + patience.saturating_mul(1 << self.tries));
         }
@@ -322,7 +323,7 @@ impl Target {
         self.round_trip = now.since(self.asked[index].at);
         let packets = self.asked.drain(..=index).map(|asked| asked.packets).sum();
         self.tries = 0;
-        self.speaks = Speaks::Yes;
+        self.speaks = CreditSupport::Supported;
         let patience = TIMEOUT.max(self.round_trip.saturating_mul(TIMEOUT_ROUND_TRIPS)).min(TIMEOUT_MAX);
         let awaits = self.asked.iter().any(|asked| asked.packets > 0);
         self.deadline = awaits.then(|| now + patience);
@@ -335,7 +336,7 @@ impl Target {
         let packets = self.fresh + self.packets_asked();
         self.fresh = 0;
         self.asked.iter_mut().for_each(|asked| asked.packets = 0);
-        (self.tries, self.deadline, self.speaks) = (0, None, Speaks::No(0));
+        (self.tries, self.deadline, self.speaks) = (0, None, CreditSupport::Unresponsive(0));
         packets
     }
 }

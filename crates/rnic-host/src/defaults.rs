@@ -79,7 +79,7 @@ impl TransportChoice {
     }
 
     /// Returns whether the transport sends and processes congestion notifications (CNP).
-    pub fn heeds_marks(&self) -> bool {
+    pub fn reacts_to_ecn(&self) -> bool {
         let control = &self.profile.control;
         (control.policy.interest)(&control.params).cnp_interval.is_some()
     }

@@ -26,7 +26,7 @@ use rnic_engine::PeerId;
 use rnic_wire::Qpn;
 use rnic_wire::hello::{Hello, Terms};
 
-use crate::cm::{falcon_key_hint, falcon_text};
+use crate::cm::{falcon_key_hint, falcon_params_text};
 
 /// Settings exchange of all connected queue pairs.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ struct Pair {
 
 /// A message to be sent to the NIC of `to`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Letter {
+pub(crate) struct OutgoingHello {
     pub(crate) peer: PeerId,
     pub(crate) hello: Hello,
 }
@@ -93,39 +93,39 @@ impl Hellos {
 
     /// Returns the requests that are due, a few at a time: thousands of queue pairs that are connected at the same time
     /// would fill the remote end's receive buffer with them, and its packets would be lost.
-    pub(crate) fn take_due(&mut self, now: Time) -> Vec<Letter> {
-        let mut letters = Vec::new();
+    pub(crate) fn take_due(&mut self, now: Time) -> Vec<OutgoingHello> {
+        let mut due = Vec::new();
         while self.next_due().is_some_and(|at| at <= now) {
-            if letters.len() == ASKS_AT_ONCE {
+            if due.len() == ASKS_AT_ONCE {
                 self.pause_until = now + PAUSE;
                 break;
             }
             let Some((_, qpn)) = self.asks.pop_first() else { break };
             let Some(pair) = self.pairs.get_mut(&qpn) else { continue };
-            letters.push(pair.letter(qpn, false));
+            due.push(pair.outgoing(qpn, false));
             pair.asked += 1;
             pair.ask_at = (pair.asked < ASKS).then(|| now + ASK_AGAIN.saturating_mul(1 << pair.asked));
             self.asks.extend(pair.ask_at.map(|at| (at, qpn)));
         }
-        letters
+        due
     }
 
     /// Processes a message from `peer`: returns the response, and the differing settings, which are reported once.
-    pub(crate) fn heard(&mut self, peer: PeerId, hello: &Hello) -> (Option<Letter>, Option<[Terms; 2]>) {
+    pub(crate) fn heard(&mut self, peer: PeerId, hello: &Hello) -> (Option<OutgoingHello>, Option<[Terms; 2]>) {
         let known = self.pairs.get_mut(&hello.to);
         let Some(pair) = known.filter(|pair| (pair.peer, pair.far) == (peer, hello.from)) else { return (None, None) };
         if let Some(at) = pair.ask_at.take() {
             self.asks.remove(&(at, hello.to));
         }
         let differs = hello.terms != pair.ours && !std::mem::replace(&mut pair.is_told, true);
-        let answer = (!hello.is_answer).then(|| pair.letter(hello.to, true));
+        let answer = (!hello.is_answer).then(|| pair.outgoing(hello.to, true));
         (answer, differs.then_some([hello.terms, pair.ours]))
     }
 }
 
 impl Pair {
-    fn letter(&self, from: Qpn, is_answer: bool) -> Letter {
-        Letter { peer: self.peer, hello: Hello { is_answer, from, to: self.far, terms: self.ours } }
+    fn outgoing(&self, from: Qpn, is_answer: bool) -> OutgoingHello {
+        OutgoingHello { peer: self.peer, hello: Hello { is_answer, from, to: self.far, terms: self.ours } }
     }
 }
 
@@ -141,7 +141,7 @@ impl Display for Differs {
             );
         }
         if theirs.falcon != ours.falcon {
-            let [there, here] = [theirs, ours].map(|terms| falcon_text(terms.falcon));
+            let [there, here] = [theirs, ours].map(|terms| falcon_params_text(terms.falcon));
             let hint = falcon_key_hint(ours.falcon, theirs.falcon);
             return write!(
                 f,

@@ -58,7 +58,7 @@
 //!   nic/drive   drives all of this             cm        connection manager, connections of nic/connect
 //!      |                                       credit    asks whether unacknowledged packets have been read
 //!   rnic-engine                                hello     says what a connection goes by, and hears it of the peer
-//!   |       ^                                  liveness  asks whether a peer's process still lives
+//!   |       ^                                  keepalive  asks whether a peer's process still lives
 //!   v       |                                  observe   answers rnic top, from a thread
 //!   link/batch: headers, carry (payload copied with its ICRC), memory (what addresses stand for)
 //!   |       |   Falcon: falcon (guards, psp) instead, datagrams by datagram
@@ -101,8 +101,8 @@ mod grh;
 mod hello;
 mod identification;
 mod impair;
+mod keepalive;
 mod link;
-mod liveness;
 mod marking;
 mod memory;
 mod mtu;

@@ -68,17 +68,17 @@ pub(crate) struct Link {
     /// The same-host wire through shared memory.
     pub(crate) bypass: Option<Box<Bypass>>,
     /// Packets that wait for space in a shared-memory ring, oldest first.
-    crowded: VecDeque<Crowded>,
+    ring_backlog: VecDeque<WaitingForRing>,
     /// Datagrams that are ready to be sent, oldest first.
-    held: VecDeque<Datagram>,
+    tx_backlog: VecDeque<Datagram>,
     /// Datagrams that are ready to be sent, but larger than the path MTU.
-    wide: VecDeque<Datagram>,
+    fragment_backlog: VecDeque<Datagram>,
     /// Datagrams delayed by impairment.
-    line: DelayLine,
+    delay_line: DelayLine,
     /// Buffers of datagrams that have left the delay line, for reuse.
-    spare: Vec<Vec<u8>>,
+    free_buffers: Vec<Vec<u8>>,
     /// Set while errors reported by the network have not been read.
-    pub(crate) has_late_errors: bool,
+    pub(crate) has_pending_errors: bool,
     /// Set while credit responses are ready to be sent.
     pub(crate) has_answers: bool,
     pub(crate) capture: Option<CaptureTo>,
@@ -88,7 +88,7 @@ pub(crate) struct Link {
 
 /// A packet that waits for space in a shared-memory ring.
 #[derive(Debug)]
-struct Crowded {
+struct WaitingForRing {
     target: (PeerId, u16),
     bytes: Vec<u8>,
     kind: Kind,
@@ -164,15 +164,15 @@ impl Link {
             peers: Peers::default(),
             credits: Credits::default(),
             hellos: Hellos::default(),
-            crowded: VecDeque::new(),
+            ring_backlog: VecDeque::new(),
             claim: None,
             gsi: None,
             bypass: None,
-            held: VecDeque::new(),
-            wide: VecDeque::new(),
-            line: DelayLine::default(),
-            spare: Vec::new(),
-            has_late_errors: false,
+            tx_backlog: VecDeque::new(),
+            fragment_backlog: VecDeque::new(),
+            delay_line: DelayLine::default(),
+            free_buffers: Vec::new(),
+            has_pending_errors: false,
             has_answers: false,
             capture: None,
             stats: NicStats::default(),
@@ -184,7 +184,7 @@ impl Link {
     /// it.
     pub(crate) fn release_ring(&mut self, now: Time, target: (PeerId, u16)) {
         if let Some(bypass) = &mut self.bypass
-            && !self.crowded.iter().any(|waiting| waiting.target == target)
+            && !self.ring_backlog.iter().any(|waiting| waiting.target == target)
         {
             bypass.release(now, target);
         }
@@ -193,24 +193,24 @@ impl Link {
     /// Returns whether ready packets wait for buffer space.
     #[inline]
     pub(crate) fn is_held_up(&self) -> bool {
-        self.is_held_by_kernel() || !self.crowded.is_empty()
+        self.is_held_by_kernel() || !self.ring_backlog.is_empty()
     }
 
     /// Returns whether ready packets wait for buffer space of the kernel.
     #[inline]
     pub(crate) fn is_held_by_kernel(&self) -> bool {
-        !self.held.is_empty() || !self.wide.is_empty()
+        !self.tx_backlog.is_empty() || !self.fragment_backlog.is_empty()
     }
 
     /// Returns the time at which the next delayed packet is sent.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Time> {
-        self.line.next_due()
+        self.delay_line.next_due()
     }
 
     /// Discards the delayed packets.
     pub(crate) fn lose_delayed(&mut self) {
-        self.line.clear();
+        self.delay_line.clear();
     }
 
     /// Returns the local address and port.
@@ -273,17 +273,17 @@ impl Link {
         copy: impl FnOnce(&Addresses, &mut Vec<u8>) -> Result<(), MemoryFault>,
     ) -> Result<bool, MemoryFault> {
         let addresses = self.addresses_of(way);
-        let Self { peers, line, spare, stats, .. } = self;
+        let Self { peers, delay_line, free_buffers, stats, .. } = self;
         let peer = peers.get_mut(way.peer);
         let Some(impairment) = &mut peer.impairment else { return Ok(true) };
         let fate: Fate = impairment.judge(now, peer.addresses.ip_version(), len, &mut stats.impairment);
-        line.overtake(impairment, now);
+        delay_line.overtake(impairment, now);
         if let Some((last, others)) = fate.copies.split_last() {
-            let mut bytes = spare.pop().unwrap_or_default();
+            let mut bytes = free_buffers.pop().unwrap_or_default();
             copy(&addresses, &mut bytes)?;
             let datagram = Datagram { addresses, bytes, marking: way.marking };
             let mut insert = |late, datagram| {
-                stats.impairment.queue_full += u64::from(!line.insert(late, datagram, impairment));
+                stats.impairment.queue_full += u64::from(!delay_line.insert(late, datagram, impairment));
             };
             others.iter().for_each(|late| insert(late, datagram.clone()));
             insert(last, datagram);
@@ -295,12 +295,13 @@ impl Link {
     /// cost the kernel no more than those. Datagrams that go through shared memory, have an ICRC for being sent alone,
     /// or do not fit, are sent later ([`Self::send_waiting`]).
     pub(crate) fn join_delayed(&mut self, now: Time, batch: &mut Batch<'_>, acks: &Acks) {
-        while let Some((way, marking)) = self.line.first_due(now).map(|datagram| (datagram.addresses, datagram.marking))
+        while let Some((way, marking)) =
+            self.delay_line.first_due(now).map(|datagram| (datagram.addresses, datagram.marking))
             && batch.has_room(acks)
             && let Some(peer) = self.peers.find(self.peer_at(way.dst()), way.src().ip())
             && !self.peers.get(peer).is_local
             && !self.is_numbered(peer)
-            && let Some(Datagram { bytes, .. }) = self.line.pop_due(now)
+            && let Some(Datagram { bytes, .. }) = self.delay_line.pop_due(now)
         {
             let path = self.lanes[self.lane_of(way.dst().ip())].path_from(way.src().port());
             let way = Way { peer, port: way.dst().port(), path, marking };
@@ -314,15 +315,15 @@ impl Link {
     }
 
     fn reuse(&mut self, buffer: Vec<u8>) {
-        if self.spare.len() < SPARE_MAX {
-            self.spare.push(buffer);
+        if self.free_buffers.len() < SPARE_MAX {
+            self.free_buffers.push(buffer);
         }
     }
 
     /// Queues `bytes`, a complete datagram, for sending; impairment applies as to any other.
     pub(crate) fn send_soon(&mut self, now: Time, addresses: &Addresses, bytes: &[u8]) {
         let peer = self.peers.find(self.peer_at(addresses.dst()), addresses.src().ip());
-        let Some(peer) = peer else { return self.answer_stranger(now, addresses, bytes) };
+        let Some(peer) = peer else { return self.reply_to_unknown(now, addresses, bytes) };
         let way = Way { peer, port: addresses.dst().port(), path: 0, marking: Marking::NONE };
         let passes = self.impair(now, way, bytes.len() as u32, |_, copy| {
             copy.clear();
@@ -331,7 +332,11 @@ impl Link {
         });
         if passes.expect("a copy of our own cannot be gone") {
             self.capture(now, addresses, bytes);
-            self.held.push_back(Datagram { addresses: *addresses, bytes: bytes.to_vec(), marking: Marking::NONE });
+            self.tx_backlog.push_back(Datagram {
+                addresses: *addresses,
+                bytes: bytes.to_vec(),
+                marking: Marking::NONE,
+            });
         }
     }
 
@@ -340,7 +345,7 @@ impl Link {
     /// that do not exist for seconds. So no response is queued, and half of the socket's buffer space is reserved for
     /// peers.
     #[cold]
-    fn answer_stranger(&mut self, now: Time, addresses: &Addresses, bytes: &[u8]) {
+    fn reply_to_unknown(&mut self, now: Time, addresses: &Addresses, bytes: &[u8]) {
         let to = addresses.dst().into();
         let parts = [IoSlice::new(bytes)];
         let message =
@@ -352,7 +357,7 @@ impl Link {
             match socket.send(&[message]) {
                 Ok(_) => is_sent = true,
                 // The error may concern an earlier datagram.
-                Err(error) if Refusal::of(&error, false) == Refusal::Network => self.has_late_errors = true,
+                Err(error) if Refusal::of(&error, false) == Refusal::Network => self.has_pending_errors = true,
                 Err(_) => break,
             }
         }
@@ -383,7 +388,7 @@ impl Link {
 
     /// Returns whether so many datagrams are queued that no more responses should be created for unknown senders.
     pub(crate) fn is_crowded_by_answers(&self) -> bool {
-        self.held.len() >= ANSWERS_MAX
+        self.tx_backlog.len() >= ANSWERS_MAX
     }
 
     /// Queues a packet that is larger than the path MTU of its peer.
@@ -393,20 +398,20 @@ impl Link {
             return;
         }
         self.capture_marked(now, addresses, &bytes, marking);
-        self.wide.push_back(Datagram { addresses: *addresses, bytes, marking });
+        self.fragment_backlog.push_back(Datagram { addresses: *addresses, bytes, marking });
     }
 
     /// Sends queued datagrams whose wait is over; returns whether any was sent.
     pub(crate) fn send_waiting(&mut self, now: Time) -> bool {
         let mut any = self.end_delays(now, now);
-        if !self.crowded.is_empty() {
-            any |= self.send_crowded(now);
+        if !self.ring_backlog.is_empty() {
+            any |= self.send_ring_backlog(now);
         }
         if !self.is_held_by_kernel() {
             return any;
         }
         any |= self.send_queue(now, false);
-        if !self.wide.is_empty() && self.lanes.iter_mut().all(|lane| lane.allow_fragments(true).is_ok()) {
+        if !self.fragment_backlog.is_empty() && self.lanes.iter_mut().all(|lane| lane.allow_fragments(true).is_ok()) {
             any |= self.send_queue(now, true);
             // A failure here cannot be reported; packets would then be fragmented unnecessarily.
             self.lanes.iter_mut().for_each(|lane| drop(lane.allow_fragments(false)));
@@ -427,12 +432,12 @@ impl Link {
     /// Takes datagrams that are due by `due` from the delay line; returns whether any was sent.
     fn end_delays(&mut self, now: Time, due: Time) -> bool {
         let mut any = false;
-        while let Some(datagram) = self.line.pop_due(due) {
+        while let Some(datagram) = self.delay_line.pop_due(due) {
             self.capture_marked(now, &datagram.addresses, &datagram.bytes, datagram.marking);
             if self.send_sealed(now, &datagram) {
                 any = true;
             } else {
-                self.held.push_back(datagram);
+                self.tx_backlog.push_back(datagram);
             }
         }
         any
@@ -443,7 +448,7 @@ impl Link {
     fn send_sealed(&mut self, now: Time, datagram: &Datagram) -> bool {
         let way = &datagram.addresses;
         let called = self.peer_at(way.dst());
-        let Self { bypass: Some(bypass), peers, stats, crowded, .. } = self else { return false };
+        let Self { bypass: Some(bypass), peers, stats, ring_backlog, .. } = self else { return false };
         let Some(peer) = peers.find(called, way.src().ip()).filter(|peer| peers.get(*peer).is_local) else {
             return false;
         };
@@ -452,23 +457,23 @@ impl Link {
         let taken = bypass.send_own(now, target, bytes, kind);
         stats.count_bypass(taken, bytes.len());
         if taken == Taken::Full {
-            crowded.push_back(Crowded { target, bytes: bytes.clone(), kind, since: now });
+            ring_backlog.push_back(WaitingForRing { target, bytes: bytes.clone(), kind, since: now });
         }
         taken != Taken::No
     }
 
     /// Queues a packet for another NIC of this machine whose ring has no space.
     #[cold]
-    pub(crate) fn wait_for_room(&mut self, now: Time, target: (PeerId, u16), bytes: Vec<u8>, kind: Kind) {
-        self.crowded.push_back(Crowded { target, bytes, kind, since: now });
+    pub(crate) fn queue_for_ring(&mut self, now: Time, target: (PeerId, u16), bytes: Vec<u8>, kind: Kind) {
+        self.ring_backlog.push_back(WaitingForRing { target, bytes, kind, since: now });
     }
 
     /// Retries packets whose ring had no space; returns whether any was written.
     #[cold]
-    fn send_crowded(&mut self, now: Time) -> bool {
-        let Self { bypass: Some(bypass), stats, crowded, .. } = self else { return false };
+    fn send_ring_backlog(&mut self, now: Time) -> bool {
+        let Self { bypass: Some(bypass), stats, ring_backlog, .. } = self else { return false };
         let mut any = false;
-        while let Some(Crowded { target, bytes, kind, since }) = crowded.front() {
+        while let Some(WaitingForRing { target, bytes, kind, since }) = ring_backlog.front() {
             let taken = bypass.send_own(now, *target, bytes, *kind);
             let is_late = now.since(*since) > ROOM_WAIT;
             match taken {
@@ -478,7 +483,7 @@ impl Link {
             }
             stats.count_bypass(if taken == Taken::Yes { taken } else { Taken::Lost }, bytes.len());
             any |= taken == Taken::Yes;
-            crowded.pop_front();
+            ring_backlog.pop_front();
         }
         bypass.publish(now);
         any
@@ -516,7 +521,7 @@ impl Link {
                         self.hold(batch, &train);
                     }
                     Refusal::Network if tries < LATE_ERRORS_MAX => {
-                        self.has_late_errors = true;
+                        self.has_pending_errors = true;
                         tries += 1;
                         continue;
                     }
@@ -562,7 +567,7 @@ impl Link {
         self.stats.datagrams_held += u64::from(train.count);
         let packets = self.apart(batch, train);
         let marking = train.marking;
-        self.held.extend(packets.into_iter().map(|bytes| Datagram { addresses, bytes, marking }));
+        self.tx_backlog.extend(packets.into_iter().map(|bytes| Datagram { addresses, bytes, marking }));
     }
 
     /// Returns whether packets larger than the path MTU may be fragmented on it. Adapters never do so, and the ICRC of
@@ -583,7 +588,7 @@ impl Link {
         }
         let packets = self.apart(batch, train);
         let marking = train.marking;
-        self.wide.extend(packets.into_iter().map(|bytes| Datagram { addresses, bytes, marking }));
+        self.fragment_backlog.extend(packets.into_iter().map(|bytes| Datagram { addresses, bytes, marking }));
     }
 
     /// Records that the path MTU to `peer` is too small for its packets.
@@ -619,7 +624,7 @@ impl Link {
     fn send_queue(&mut self, now: Time, fragmentable: bool) -> bool {
         let (mut any, mut tries) = (false, 0);
         loop {
-            let queue = if fragmentable { &mut self.wide } else { &mut self.held };
+            let queue = if fragmentable { &mut self.fragment_backlog } else { &mut self.tx_backlog };
             let Some(way) = queue.front().map(|datagram| datagram.addresses) else { return any };
             let lane = self.lanes.iter().find(|lane| lane.carries(way.dst().ip())).unwrap_or(&self.lanes[0]);
             let socket = lane.sender_on(lane.path_from(way.src().port()));
@@ -636,7 +641,7 @@ impl Link {
                 return any;
             }
             if error == Refusal::Network && tries < LATE_ERRORS_MAX {
-                self.has_late_errors = true;
+                self.has_pending_errors = true;
                 tries += 1;
                 continue;
             }
@@ -648,7 +653,7 @@ impl Link {
                         self.mark_narrow(now, peer);
                     }
                     if self.may_fragment(&way) {
-                        self.wide.push_back(datagram);
+                        self.fragment_backlog.push_back(datagram);
                     } else {
                         self.stats.datagrams_refused += 1;
                     }
@@ -669,12 +674,12 @@ impl Link {
 
     /// Processes the delayed errors of the network: marks peers with a small path MTU and returns the addresses that
     /// cannot be reached.
-    pub(crate) fn heed_late_errors(&mut self, now: Time) -> ArrayVec<Unreachable, LATE_ERRORS_AT_ONCE> {
+    pub(crate) fn read_error_queue(&mut self, now: Time) -> ArrayVec<Unreachable, LATE_ERRORS_AT_ONCE> {
         let mut unreachable = ArrayVec::new();
         for _ in 0..LATE_ERRORS_AT_ONCE {
             let Some(DeferredError { to, errno, quoted }) = self.lanes.iter().find_map(Lane::take_deferred_error)
             else {
-                self.has_late_errors = false;
+                self.has_pending_errors = false;
                 break;
             };
             let Some(to) = to else { continue };

@@ -17,7 +17,7 @@ mod drive;
 mod falcon;
 mod grants;
 mod hello;
-mod liveness;
+mod keepalive;
 mod open;
 mod peers;
 mod receive;

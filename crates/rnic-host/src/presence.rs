@@ -23,7 +23,7 @@ pub(crate) struct Presence {
 
 /// Time since the NIC was last driven, as returned when it is driven again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Return {
+pub(crate) struct DriveGap {
     /// Time since the NIC was last driven.
     pub(crate) gap: Duration,
     /// Part of `gap` that was an absence.
@@ -32,7 +32,7 @@ pub(crate) struct Return {
 
 impl Presence {
     /// Records that the NIC is driven at `now`; returns the time since the last call and how much of it was an absence.
-    pub(crate) fn come_back(&mut self, now: Time) -> Return {
+    pub(crate) fn record_driven(&mut self, now: Time) -> DriveGap {
         let gap = now.since(self.driven);
         let absence = match self.sleeps_until.take() {
             Some(until) => Some(now.since(until)).filter(|late| *late > ABSENCE_MIN),
@@ -43,7 +43,7 @@ impl Presence {
             self.turn = Duration::from_ps((15 * self.turn.as_ps() + gap.as_ps()) / 16);
         }
         (self.driven, self.moved) = (now, false);
-        Return { gap, absence }
+        DriveGap { gap, absence }
     }
 
     /// Records that packets were processed in this turn.
@@ -78,7 +78,7 @@ mod tests {
     }
 
     fn absence(presence: &mut Presence, us: u64) -> u64 {
-        presence.come_back(at(us)).absence.as_ns() / 1_000
+        presence.record_driven(at(us)).absence.as_ns() / 1_000
     }
 
     #[test]
@@ -87,7 +87,10 @@ mod tests {
         assert_eq!(absence(&mut presence, 100), 0);
         assert_eq!(absence(&mut presence, 500), 0);
         assert_eq!(absence(&mut presence, 4_500), 4_000);
-        assert_eq!(presence.come_back(at(4_700)), Return { gap: Duration::from_us(200), absence: Duration::ZERO });
+        assert_eq!(
+            presence.record_driven(at(4_700)),
+            DriveGap { gap: Duration::from_us(200), absence: Duration::ZERO }
+        );
     }
 
     /// On a slow machine a turn takes 400 us: four of them in a gap are no reason to think of anything else.

@@ -80,8 +80,8 @@ fn options(bind: SocketAddr, shares_port: bool) -> SocketOptions {
         shares_port,
         takes_no_checksum: false,
         marks_congestion: false,
-        hears_marks: false,
-        is_deaf: true,
+        reports_ecn: false,
+        drops_all_input: true,
     }
 }
 

@@ -284,7 +284,7 @@ impl Settings {
             name: self.stream_name(&config.name),
             mtu_max_bytes: self.mtu_max_bytes.unwrap_or(config.mtu_max_bytes),
             real_roce_peers: self.real_roce_peers,
-            marks_congestion: self.heeds_marks(),
+            marks_congestion: self.reacts_to_ecn(),
             bypass: self.allows_bypass(),
             segmentation: self.segmentation,
             receive_offload: self.receive_offload,
@@ -301,8 +301,8 @@ impl Settings {
     }
 
     /// Returns whether reliable connections send, and react to, congestion notifications.
-    fn heeds_marks(&self) -> bool {
-        self.transport_choice().is_ok_and(|choice| choice.heeds_marks())
+    fn reacts_to_ecn(&self) -> bool {
+        self.transport_choice().is_ok_and(|choice| choice.reacts_to_ecn())
     }
 
     /// Returns whether packets between processes on one host may go through shared memory: not when they shall be

@@ -76,8 +76,8 @@ fn source(config: &NicConfig, ip: IpAddr) -> io::Result<UdpSocket> {
         shares_port: !hears,
         takes_no_checksum: hears,
         marks_congestion,
-        hears_marks: hears,
-        is_deaf: !hears,
+        reports_ecn: hears,
+        drops_all_input: !hears,
         ..options
     })
 }

@@ -58,9 +58,9 @@ pub struct SocketOptions {
     /// True to mark sent packets as ECN capable, so that they may be marked instead of dropped (RFC 3168).
     pub marks_congestion: bool,
     /// True to report for each received packet whether it was marked.
-    pub hears_marks: bool,
+    pub reports_ecn: bool,
     /// True to receive nothing: the kernel drops arriving datagrams. Reported errors are still received.
-    pub is_deaf: bool,
+    pub drops_all_input: bool,
 }
 
 impl SocketOptions {
@@ -74,8 +74,8 @@ impl SocketOptions {
             shares_port: false,
             takes_no_checksum: false,
             marks_congestion: false,
-            hears_marks: false,
-            is_deaf: false,
+            reports_ecn: false,
+            drops_all_input: false,
         }
     }
 }
@@ -110,7 +110,7 @@ pub struct Incoming {
     pub truncated: bool,
     /// Set when it was marked for congestion, if the socket reports this.
     pub congested: bool,
-    /// Other fields of its IP header, if the socket reports them ([`UdpSocket::tell_markings`]).
+    /// Other fields of its IP header, if the socket reports them ([`UdpSocket::enable_marking_reports`]).
     pub marking: Marking,
 }
 
@@ -179,11 +179,11 @@ impl UdpSocket {
         if options.marks_congestion {
             raw.set(level, if options.bind.is_ipv4() { libc::IP_TOS } else { libc::IPV6_TCLASS }, ECT_0)?;
         }
-        if options.hears_marks {
+        if options.reports_ecn {
             raw.set(level, if options.bind.is_ipv4() { libc::IP_RECVTOS } else { libc::IPV6_RECVTCLASS }, 1)?;
         }
-        if options.is_deaf {
-            deafen(&socket)?;
+        if options.drops_all_input {
+            attach_drop_filter(&socket)?;
         }
         socket.bind(&options.bind.into())?;
         let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
@@ -240,7 +240,7 @@ impl UdpSocket {
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn tell_markings(&self) -> io::Result<()> {
+    pub fn enable_marking_reports(&self) -> io::Result<()> {
         let (level, options) = match self.local {
             SocketAddr::V4(_) => (libc::SOL_IP, &[libc::IP_RECVTOS, libc::IP_RECVTTL][..]),
             SocketAddr::V6(_) => (libc::SOL_IPV6, &[libc::IPV6_RECVTCLASS, libc::IPV6_RECVHOPLIMIT, IPV6_FLOWINFO][..]),
@@ -347,7 +347,7 @@ impl AsRawFd for UdpSocket {
 }
 
 /// Makes the kernel drop every datagram that arrives at `socket`, before it takes buffer space or wakes a thread.
-fn deafen(socket: &socket2::Socket) -> io::Result<()> {
+fn attach_drop_filter(socket: &socket2::Socket) -> io::Result<()> {
     // One instruction: accept zero bytes.
     let mut drop_all = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
     let program = libc::sock_fprog { len: 1, filter: &mut drop_all };

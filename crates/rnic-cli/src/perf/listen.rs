@@ -43,9 +43,9 @@ fn report(served: &Served, quiet: bool) {
 }
 
 /// Returns whether the transport that is measured slows down where a network marks packets; a listener names none.
-fn heeds_marks(args: &PerfArgs) -> Result<bool, Failure> {
+fn reacts_to_ecn(args: &PerfArgs) -> Result<bool, Failure> {
     let options: Vec<(&str, &str)> = args.settings.iter().map(|setting| (&*setting.key, &*setting.value)).collect();
-    Ok(TransportChoice::for_roce_peers(&options).map_err(Failure::input)?.heeds_marks())
+    Ok(TransportChoice::for_roce_peers(&options).map_err(Failure::input)?.reacts_to_ecn())
 }
 
 /// A NIC at `bind`, or at the port of RoCEv2 where its peers are of other makes, capturing if that is asked for.
@@ -56,7 +56,9 @@ pub fn open(name: &str, bind: SocketAddr, args: &PerfArgs) -> Result<Nic, Failur
     let protection = super::protection(args)?;
     let base = match args.peers {
         Peers::Rnic => NicConfig::at(bind),
-        Peers::Roce => NicConfig { real_roce_peers: true, marks_congestion: heeds_marks(args)?, ..NicConfig::shared() },
+        Peers::Roce => {
+            NicConfig { real_roce_peers: true, marks_congestion: reacts_to_ecn(args)?, ..NicConfig::shared() }
+        }
     };
     let config = NicConfig { name: name.to_owned(), mtu_max_bytes: args.mtu, protection, ..base };
     let config = config.with_environment().map_err(Failure::input)?;

@@ -5,8 +5,8 @@
 //!
 //! ```text
 //!   writer                                         reader
-//!     Ask: nonce  ------ connected socket ------>  letterbox      the kernel says whose process has sent it
-//!     letterbox   <----- Answer: nonce, ticket --                 likewise
+//!     Ask: nonce  ------ connected socket ------>  control socket      the kernel says whose process has sent it
+//!     control socket   <----- Answer: nonce, ticket --                 likewise
 //!     Offer: ticket, memory -- same socket ----->
 //! ```
 //!
@@ -23,7 +23,7 @@ use arrayvec::ArrayVec;
 use rnic_base::Time;
 use rnic_engine::PeerId;
 
-use super::letters::{NAMES, Nonce, Place, Words};
+use super::control_messages::{ControlText, NAMES, Nonce, Place};
 use crate::sys::unix;
 
 /// Ownership probes that wait for an answer.
@@ -59,9 +59,9 @@ impl Questions {
         if self.0.len() >= QUESTIONS_MAX {
             return false;
         }
-        let words = Words::Ask { from, nonce }.emit();
+        let words = ControlText::Ask { from, nonce }.emit();
         let ask = |place: Place| {
-            let bell = unix::connect_letterbox(&place.socket_name()).ok()?;
+            let bell = unix::connect_control_socket(&place.socket_name()).ok()?;
             bell.send(&words).ok().map(|_| (place, bell))
         };
         let asked: ArrayVec<_, { NAMES as usize }> = Place::all(target.1).filter_map(ask).collect();

@@ -1,6 +1,6 @@
-//! Letters: who may send one, and what it may say.
+//! Control messages: who may send one, and what it may carry.
 
-use super::letters::NAMES;
+use super::control_messages::NAMES;
 use super::*;
 use crate::{Marking, Nic, NicConfig, RxDrop};
 use ring::PACKET_BYTES_MAX;
@@ -24,13 +24,13 @@ fn offer(from: Place) -> Offer {
     Offer { from, source: at(4_791), to: "127.0.0.2".parse().expect("an address") }
 }
 
-/// Lets each of two NICs read its letters until a ring from the first to the second is made.
+/// Lets each of two NICs read its control messages until a ring from the first to the second is made.
 fn exchange(now: Time, writer: &mut Bypass, reader: &mut Bypass) {
     for _ in 0..2 {
-        reader.look_for_letters(now, true);
-        writer.look_for_letters(now, true);
+        reader.poll_control_socket(now, true);
+        writer.poll_control_socket(now, true);
     }
-    reader.look_for_letters(now, true);
+    reader.poll_control_socket(now, true);
 }
 
 /// The kernel and the C library say the same of which addresses are ours.
@@ -45,41 +45,41 @@ fn own_addresses_are_those_that_can_be_bound() {
 }
 
 #[test]
-fn a_letterbox_survives_what_strangers_put_into_it() {
+fn a_control_socket_survives_what_other_processes_send() {
     let mut bypass = open(1_008);
     let place = bypass.place;
-    let bell = unix::connect_letterbox(&place.socket_name()).expect("it is there");
+    let bell = unix::connect_control_socket(&place.socket_name()).expect("it is there");
     bell.send(b"").expect("room");
     bell.send(&[0x5a; 200]).expect("room");
     // The right words with memory, and a ticket that nobody has given.
     let producer = Producer::create().expect("memory");
     let from = Place { port: 1_000, name: 0 };
     let (nonce, offer) = ([5; 16], offer(from));
-    let invented = Words::Offer { offer, nonce, ticket: [6; 16] };
+    let invented = ControlText::Offer { offer, nonce, ticket: [6; 16] };
     unix::send_file(&bell, &invented.emit(), producer.file()).expect("room");
-    assert!(bypass.look_for_letters(Time::ZERO, true));
+    assert!(bypass.poll_control_socket(Time::ZERO, true));
     assert!(bypass.incoming.is_empty());
-    // With the ticket that goes with the nonce and the letterbox, but about an address of another machine, or for
-    // another letterbox; without memory; with the wrong kind; then with the right.
+    // With the ticket that goes with the nonce and the control socket, but about an address of another machine, or for
+    // another control socket; without memory; with the wrong kind; then with the right.
     let ticket = bypass.ticket_for(from, &nonce);
     let foreign = Offer { source: "192.0.2.1:4791".parse().expect("an address"), ..offer };
     let other = Offer { from: Place { port: 984, name: 0 }, ..offer };
     let null = std::fs::File::open("/dev/null").expect("it is there");
     for offer in [foreign, other] {
-        let words = Words::Offer { offer, nonce, ticket };
+        let words = ControlText::Offer { offer, nonce, ticket };
         unix::send_file(&bell, &words.emit(), producer.file()).expect("room");
     }
-    let words = Words::Offer { offer, nonce, ticket }.emit();
+    let words = ControlText::Offer { offer, nonce, ticket }.emit();
     bell.send(&words).expect("room");
     unix::send_file(&bell, &words, null.as_fd()).expect("room");
-    bypass.look_for_letters(Time::ZERO, true);
+    bypass.poll_control_socket(Time::ZERO, true);
     assert!(bypass.incoming.is_empty());
     unix::send_file(&bell, &words, producer.file()).expect("room");
-    bypass.look_for_letters(Time::ZERO, true);
+    bypass.poll_control_socket(Time::ZERO, true);
     assert_eq!(bypass.incoming.len(), 1);
     // Again: the same NIC has begun anew.
     unix::send_file(&bell, &words, Producer::create().expect("memory").file()).expect("room");
-    bypass.look_for_letters(Time::ZERO, true);
+    bypass.poll_control_socket(Time::ZERO, true);
     assert_eq!(bypass.incoming.len(), 1);
 }
 
@@ -88,40 +88,41 @@ fn answers_that_nobody_has_asked_for_bring_nothing() {
     let (mut writer, reader) = (open(864), open(848));
     writer.prepare(Time::ZERO, PeerId(7), &way_to(848));
     let to_writer = writer.place.socket_name();
-    // From the right letterbox, with another nonce; then with the right one, from another letterbox of this user.
-    let question = unix::receive_letter(&reader.letterbox, &mut [0; 200]).expect("a question");
+    // From the right control socket with another nonce; then with the right one, from another of this user's.
+    let question = unix::receive_control_message(&reader.control_socket, &mut [0; 200]).expect("a question");
     assert!(question.file.is_none(), "nothing comes with it");
-    let answer = Words::Answer { nonce: [1; 16], ticket: [2; 16] }.emit();
-    unix::send_letter(&reader.letterbox, &to_writer, &answer).expect("room");
-    writer.look_for_letters(Time::ZERO, true);
+    let answer = ControlText::Answer { nonce: [1; 16], ticket: [2; 16] }.emit();
+    unix::send_control_message(&reader.control_socket, &to_writer, &answer).expect("room");
+    writer.poll_control_socket(Time::ZERO, true);
     assert!(writer.channels.is_empty());
     writer.prepare(Time::ZERO + ASK_AGAIN_AFTER, PeerId(7), &way_to(848));
-    let mut bytes = [0; Words::BYTES];
-    unix::receive_letter(&reader.letterbox, &mut bytes).expect("another question");
-    let Some(Words::Ask { nonce, .. }) = Words::parse(&bytes) else { panic!("a question") };
-    let answer = Words::Answer { nonce, ticket: [2; 16] }.emit();
-    unix::send_letter(&open(832).letterbox, &to_writer, &answer).expect("room");
-    writer.look_for_letters(Time::ZERO, true);
+    let mut bytes = [0; ControlText::BYTES];
+    unix::receive_control_message(&reader.control_socket, &mut bytes).expect("another question");
+    let Some(ControlText::Ask { nonce, .. }) = ControlText::parse(&bytes) else { panic!("a question") };
+    let answer = ControlText::Answer { nonce, ticket: [2; 16] }.emit();
+    unix::send_control_message(&open(832).control_socket, &to_writer, &answer).expect("room");
+    writer.poll_control_socket(Time::ZERO, true);
     assert!(writer.channels.is_empty());
-    unix::send_letter(&reader.letterbox, &to_writer, &answer).expect("room");
-    writer.look_for_letters(Time::ZERO, true);
+    unix::send_control_message(&reader.control_socket, &to_writer, &answer).expect("room");
+    writer.poll_control_socket(Time::ZERO, true);
     assert_eq!(writer.channels.len(), 1, "as it should be");
 }
 
 #[test]
-fn a_letterbox_whose_name_is_taken_has_another_and_rings_are_made_all_the_same() {
+fn a_control_socket_whose_name_is_taken_gets_another_and_rings_are_made() {
     let name = |name| Place { port: 816, name }.socket_name();
-    let squatters: Vec<_> = (0..NAMES - 1).map(|index| unix::bind_letterbox(&name(index)).expect("free")).collect();
+    let squatters: Vec<_> =
+        (0..NAMES - 1).map(|index| unix::bind_control_socket(&name(index)).expect("free")).collect();
     let (mut writer, mut reader) = (open(800), open(816));
     assert_eq!(reader.place, Place { port: 816, name: NAMES - 1 });
     writer.prepare(Time::ZERO, PeerId(7), &way_to(816));
     exchange(Time::ZERO, &mut writer, &mut reader);
     assert_eq!((writer.rings(), reader.incoming.len()), (1, 1));
     for squatter in &squatters {
-        let letter = unix::receive_letter(squatter, &mut [0; 200]).expect("they were asked");
-        assert!(letter.file.is_none() && unix::receive_letter(squatter, &mut [0; 200]).is_none());
+        let message = unix::receive_control_message(squatter, &mut [0; 200]).expect("they were asked");
+        assert!(message.file.is_none() && unix::receive_control_message(squatter, &mut [0; 200]).is_none());
     }
-    // With all names taken there is no letterbox.
+    // With all names taken there is no control socket.
     let secret = crate::Secrets::of_seed(1).stream("bypass");
     let error = Bypass::open(816, secret).expect_err("no name is left");
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
@@ -149,7 +150,7 @@ fn a_ring_goes_with_its_last_user_when_it_has_been_read() {
     assert_eq!(reader.incoming.len(), 2);
     let words = reader.incoming[0].consumer.next().expect("it is sound").expect("it is there").bytes.to_vec();
     assert_eq!(words, b"last");
-    reader.look_for_letters(Time::ZERO, true);
+    reader.poll_control_socket(Time::ZERO, true);
     assert_eq!((reader.incoming.len(), writer.rings()), (1, 1));
 }
 
@@ -159,16 +160,16 @@ fn the_ring_of_a_writer_that_was_killed_goes() {
     assert_eq!(writer.send_own(Time::ZERO, target, b"last", Kind::default()), Taken::Yes);
     writer.publish(Time::ZERO);
     let later = |ms| Time::ZERO + Duration::from_ms(ms);
-    reader.look_for_letters(later(20), true);
+    reader.poll_control_socket(later(20), true);
     assert_eq!(reader.incoming.len(), 1, "it is there");
-    // The kernel closes its letterbox, and nobody says anything in the ring.
-    let Bypass { letterbox, channels, .. } = writer;
+    // The kernel closes its control socket, and nobody says anything in the ring.
+    let Bypass { control_socket, channels, .. } = writer;
     std::mem::forget(channels);
-    drop(letterbox);
-    reader.look_for_letters(later(40), true);
+    drop(control_socket);
+    reader.poll_control_socket(later(40), true);
     assert_eq!(reader.incoming.len(), 1, "it has not been read");
     assert!(reader.incoming[0].consumer.next().is_ok_and(|record| record.is_some()));
-    reader.look_for_letters(later(60), true);
+    reader.poll_control_socket(later(60), true);
     assert!(reader.incoming.is_empty());
 }
 
@@ -198,21 +199,21 @@ fn noise(random: &mut rnic_base::RandomStream, to: u32) -> Vec<u8> {
     bytes
 }
 
-/// A NIC invites whoever has the letterbox of port 992 to offer a ring: where to, and in which words.
-fn invited(nic: &mut Nic) -> ([UnixDatagram; 2], [u8; Words::BYTES]) {
+/// A NIC invites whoever has the control socket of port 992 to offer a ring: where to, and in which words.
+fn invited(nic: &mut Nic) -> ([UnixDatagram; 2], [u8; ControlText::BYTES]) {
     let from = Place { port: 992, name: 0 };
-    let named = unix::bind_letterbox(&from.socket_name()).expect("no NIC has a port this low");
-    let bell = unix::connect_letterbox(&Place { port: nic.port(), name: 0 }.socket_name()).expect("it is there");
+    let named = unix::bind_control_socket(&from.socket_name()).expect("no NIC has a port this low");
+    let bell = unix::connect_control_socket(&Place { port: nic.port(), name: 0 }.socket_name()).expect("it is there");
     let nonce = [3; 16];
-    bell.send(&Words::Ask { from, nonce }.emit()).expect("room");
+    bell.send(&ControlText::Ask { from, nonce }.emit()).expect("room");
     for _ in 0..=LETTERS_EVERY {
         nic.progress();
     }
-    let mut bytes = [0; Words::BYTES];
-    unix::receive_letter(&named, &mut bytes).expect("an answer");
-    let Some(Words::Answer { ticket, .. }) = Words::parse(&bytes) else { panic!("an answer") };
-    let words = Words::Offer { offer: Offer { to: at(0).ip(), ..offer(from) }, nonce, ticket }.emit();
-    // A writer that has no letterbox is gone.
+    let mut bytes = [0; ControlText::BYTES];
+    unix::receive_control_message(&named, &mut bytes).expect("an answer");
+    let Some(ControlText::Answer { ticket, .. }) = ControlText::parse(&bytes) else { panic!("an answer") };
+    let words = ControlText::Offer { offer: Offer { to: at(0).ip(), ..offer(from) }, nonce, ticket }.emit();
+    // A writer that has no control socket is gone.
     ([named, bell], words)
 }
 

@@ -12,7 +12,7 @@ use rnic_wire::falcon::psp::Cipher;
 use crate::protection::Protection;
 
 /// Returns the encoded parameters of a transport with this protection of its packets; 0 for all transports but Falcon.
-pub fn falcon_word(profile: &Profile, protection: Option<&Protection>) -> u32 {
+pub fn falcon_params(profile: &Profile, protection: Option<&Protection>) -> u32 {
     let Some(shape) = profile.protocol.falcon() else { return 0 };
     let head = VERSION << 4 | (shape.ordering as u8) << 2 | (shape.errors as u8) << 1 | u8::from(protection.is_some());
     let fingerprint = protection.map_or(0, |protection| protection.secret.fingerprint());
@@ -23,8 +23,8 @@ pub fn falcon_word(profile: &Profile, protection: Option<&Protection>) -> u32 {
     u32::from_be_bytes([head, kind | shape.flows, high, low])
 }
 
-/// Describes a value of [`falcon_word`] as readable text.
-pub fn falcon_text(word: u32) -> String {
+/// Describes a value of [`falcon_params`] as readable text.
+pub fn falcon_params_text(word: u32) -> String {
     let [head, body, high, low] = word.to_be_bytes();
     if head >> 4 != VERSION {
         return "falcon of another version".to_owned();
@@ -66,12 +66,12 @@ mod tests {
         let word = |options: &[(&str, &str)], key: Option<u8>| {
             let profile = rnic_transports::select("falcon", options.iter().copied()).expect("a transport");
             let protection = key.map(|key| Protection::new(Secret::new([key; 32]), Cipher::Gcm128));
-            falcon_word(&profile, protection.as_ref())
+            falcon_params(&profile, protection.as_ref())
         };
         let plain = word(&[], None);
-        assert_eq!(falcon_text(plain), "falcon with ordering=ordered, errors=verbs, flows=1, no key");
+        assert_eq!(falcon_params_text(plain), "falcon with ordering=ordered, errors=verbs, flows=1, no key");
         let options = [("ordering", "unordered"), ("flows", "8"), ("errors", "complete-in-error")];
-        let text = falcon_text(word(&options, Some(1)));
+        let text = falcon_params_text(word(&options, Some(1)));
         let hint_len = falcon_key_hint(word(&[], Some(1)), word(&[], Some(2))).len();
         assert!(text.starts_with("falcon with ordering=unordered, errors=complete-in-error, flows=8, key "), "{text}");
         assert!(text.len() < 120 && text.len() + hint_len < 128, "a refusal has room for both: {text}");
@@ -83,13 +83,13 @@ mod tests {
         let profile = rnic_transports::select("falcon", []).expect("a transport");
         for cipher in Cipher::ALL {
             let protection = Protection::new(Secret::new([1; 32]), cipher);
-            let text = falcon_text(falcon_word(&profile, Some(&protection)));
+            let text = falcon_params_text(falcon_params(&profile, Some(&protection)));
             assert!(text.contains("flows=1, key ") && text.ends_with(&format!("{cipher:?}")), "{text}");
-            let within = falcon_text(falcon_word(&profile, Some(&protection.within(Form::Esp))));
+            let within = falcon_params_text(falcon_params(&profile, Some(&protection.within(Form::Esp))));
             assert_eq!(within, text.replace(", Gm", " in ESP, Gm").replace(", Gcm", " in ESP, Gcm"));
         }
         assert_eq!(word(&[("coalesce_count", "3")], None), plain, "what each end may choose for itself");
-        assert_eq!(falcon_word(&rnic_transports::select("irn", []).expect("a transport"), None), 0);
-        assert_eq!(falcon_text(0x0100_0001), "falcon of another version");
+        assert_eq!(falcon_params(&rnic_transports::select("irn", []).expect("a transport"), None), 0);
+        assert_eq!(falcon_params_text(0x0100_0001), "falcon of another version");
     }
 }

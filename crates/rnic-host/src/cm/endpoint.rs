@@ -92,19 +92,19 @@ impl Endpoint {
     /// # Errors
     /// The error of the kernel: `AddrInUse`, `PermissionDenied`, `AddrNotAvailable`.
     pub fn bind(binding: &Binding, gsi: Option<Arc<GsiPort>>) -> io::Result<Self> {
-        let is_deaf = gsi.is_some();
+        let drops_all_input = gsi.is_some();
         let secrets = Secrets::draw()?;
         let both = binding.address.ip().is_unspecified() && binding.address.is_ipv6() && !binding.only_v6;
         let mut sockets = ArrayVec::new();
         for _ in 0..BIND_TRIES {
-            let first = open(binding.address, is_deaf)?;
+            let first = open(binding.address, drops_all_input)?;
             if !both {
                 sockets.push(first);
                 break;
             }
             // IPv4 gets the same port. One that the kernel chose may be in use there: then the kernel chooses again.
             let port = first.local_addr().port();
-            match open(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), is_deaf) {
+            match open(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), drops_all_input) {
                 Ok(second) => {
                     sockets.extend([first, second]);
                     break;
@@ -360,8 +360,8 @@ fn take_in(
     }
 }
 
-fn open(bind: SocketAddr, is_deaf: bool) -> io::Result<UdpSocket> {
-    UdpSocket::open(&SocketOptions { is_deaf, ..SocketOptions::at(bind, BUFFER_BYTES, BUFFER_BYTES, false) })
+fn open(bind: SocketAddr, drops_all_input: bool) -> io::Result<UdpSocket> {
+    UdpSocket::open(&SocketOptions { drops_all_input, ..SocketOptions::at(bind, BUFFER_BYTES, BUFFER_BYTES, false) })
 }
 
 /// Returns the source address of packets to `to`.

@@ -27,8 +27,11 @@ fn a_silent_peer_is_asked_a_few_times_ever_later() {
     let mut hellos = connected(terms("irn"));
     let mut times = Vec::new();
     while let Some(due) = hellos.next_due() {
-        let letters = hellos.take_due(due);
-        assert_eq!(letters, [Letter { peer: PEER, hello: Hello { from: NEAR, to: FAR, ..says(terms("irn"), false) } }]);
+        let requests = hellos.take_due(due);
+        assert_eq!(
+            requests,
+            [OutgoingHello { peer: PEER, hello: Hello { from: NEAR, to: FAR, ..says(terms("irn"), false) } }]
+        );
         times.push(due.since(Time::ZERO).as_ps() / 1_000_000_000);
     }
     assert_eq!(times, [0, 50, 150, 350], "milliseconds");
@@ -42,7 +45,7 @@ fn many_that_are_connected_at_once_are_asked_a_few_at_a_time() {
     for turn in 0..7 {
         let now = Time::ZERO + PAUSE.saturating_mul(turn);
         assert_eq!(hellos.next_due(), Some(now));
-        asked.extend(hellos.take_due(now).into_iter().map(|letter| letter.hello.from.get()));
+        asked.extend(hellos.take_due(now).into_iter().map(|outgoing| outgoing.hello.from.get()));
         assert!(hellos.take_due(now).is_empty() && asked.len() <= (turn as usize + 1) * ASKS_AT_ONCE);
     }
     assert_eq!(asked, (0..100).collect::<Vec<u32>>(), "each once");
@@ -54,7 +57,7 @@ fn an_answer_or_a_question_ends_the_asking() {
         let mut hellos = connected(terms("irn"));
         assert_eq!(hellos.take_due(Time::ZERO).len(), 1);
         let (answer, differs) = hellos.heard(PEER, &says(terms("irn"), is_answer));
-        assert_eq!((answer.map(|letter| letter.hello.is_answer), differs), ((!is_answer).then_some(true), None));
+        assert_eq!((answer.map(|outgoing| outgoing.hello.is_answer), differs), ((!is_answer).then_some(true), None));
         assert_eq!(hellos.next_due(), None);
     }
 }

@@ -63,7 +63,7 @@ impl Lane {
     fn new_path(&self) -> io::Result<UdpSocket> {
         let bind = SocketAddr::new(self.sender().local_addr().ip(), 0);
         let options = SocketOptions::at(bind, PATH_RECEIVE_BYTES, PATH_SEND_BYTES, false);
-        UdpSocket::open(&SocketOptions { is_deaf: true, ..options })
+        UdpSocket::open(&SocketOptions { drops_all_input: true, ..options })
     }
 
     fn sender_mut(&mut self) -> &mut UdpSocket {
@@ -88,9 +88,9 @@ impl Lane {
 
     /// Requests the marking of received packets from now on. Where the kernel cannot report it, packets have no
     /// marking.
-    pub(crate) fn tell_markings(&mut self) {
+    pub(crate) fn enable_marking_reports(&mut self) {
         if !std::mem::replace(&mut self.tells_markings, true) {
-            self.receivers().for_each(|socket| drop(socket.tell_markings()));
+            self.receivers().for_each(|socket| drop(socket.enable_marking_reports()));
         }
     }
 

@@ -15,7 +15,7 @@ use rnic_wire::{Addresses, Qpn};
 
 use super::device::Device;
 use crate::cm::negotiate::{REPLY_DATA_BYTES, REQUEST_DATA_BYTES, Terms};
-use crate::cm::{ConnectionId, Manager, ServiceKind, falcon_key_hint, falcon_text, falcon_word};
+use crate::cm::{ConnectionId, Manager, ServiceKind, falcon_key_hint, falcon_params, falcon_params_text};
 use crate::connection::{Connection, ConnectionConfig, ConnectionEvent};
 use crate::defaults::TransportChoice;
 use crate::error::{ConnectError, ListenError, NicError};
@@ -438,19 +438,19 @@ fn narrow_way_to(device: &Device, to: SocketAddr, config: &ConnectionConfig) -> 
     Ok((addresses, if device.config.real_roce_peers { ib_mtu(mtu) } else { mtu }))
 }
 
-/// See [`falcon_word`].
+/// See [`falcon_params`].
 fn falcon_word_of(device: &Device, choice: &TransportChoice) -> u32 {
-    falcon_word(&choice.profile, device.config.protection.as_ref())
+    falcon_params(&choice.profile, device.config.protection.as_ref())
 }
 
-/// Checks that both ends have the same Falcon settings; `theirs` is the other end's [`falcon_word`].
+/// Checks that both ends have the same Falcon settings; `theirs` is the other end's [`falcon_params`].
 fn check_falcon(device: &Device, to: SocketAddr, choice: &TransportChoice, theirs: u32) -> Result<(), ConnectError> {
     let ours = falcon_word_of(device, choice);
     if ours == 0 || ours == theirs {
         return Ok(());
     }
     let hint = falcon_key_hint(ours, theirs);
-    Err(ConnectError::OtherFalcon { to, theirs: falcon_text(theirs), ours: falcon_text(ours), hint })
+    Err(ConnectError::OtherFalcon { to, theirs: falcon_params_text(theirs), ours: falcon_params_text(ours), hint })
 }
 
 /// Maximum number of services of one NIC.

@@ -18,7 +18,7 @@ use crate::stats::RxDrop;
 impl Device {
     /// Sends the credit requests that are due, and returns settled credit to the engine.
     #[cold]
-    pub(super) fn heed_credits(&mut self, now: Time) {
+    pub(super) fn process_credits(&mut self, now: Time) {
         let Self { link, engine, secret, .. } = self;
         link.credits.ask(now, |peer| engine.peer_limit(peer), || secret.cookies.bits());
         while let Some(Ask { peer, port, cookie }) = link.credits.pop_ask() {
@@ -46,7 +46,7 @@ impl Device {
 }
 
 /// Handles a received credit message with a valid checksum.
-pub(super) fn take_in_credit(link: &mut Link, now: Time, peer: Option<PeerId>, way: &Addresses, message: Credit) {
+pub(super) fn receive_credit(link: &mut Link, now: Time, peer: Option<PeerId>, way: &Addresses, message: Credit) {
     match message {
         Credit::Answer { cookie } => {
             if !peer.is_some_and(|peer| link.credits.answered(now, peer, cookie)) {

@@ -14,10 +14,10 @@ use crate::clock::Clock;
 use crate::config::NicConfig;
 use crate::error::NicError;
 use crate::falcon::{Falcon, Repairs};
+use crate::keepalive::Keepalive;
 use crate::link::Link;
 use crate::link::batch::SLAB_BYTES;
 use crate::link::lane::Lane;
-use crate::liveness::Liveness;
 use crate::memory::Memory;
 use crate::ports::{number_on, port_of, queue_pairs_of};
 use crate::secrets::{SecretStream, Secrets};
@@ -45,7 +45,7 @@ pub(crate) struct Device {
     /// Engine events that the program has not polled yet.
     events: VecDeque<AsyncEvent>,
     /// Tracks which remote processes are still alive.
-    pub(super) liveness: Liveness,
+    pub(super) keepalive: Keepalive,
     pub(super) secret: Secret,
 }
 
@@ -91,7 +91,7 @@ impl Device {
             slab: vec![0; SLAB_BYTES].into_boxed_slice(),
             receive_buffer_bytes: granted.into_iter().min().unwrap_or_default(),
             events: VecDeque::new(),
-            liveness: Liveness::default(),
+            keepalive: Keepalive::default(),
             secret: Secret {
                 keys: secrets.stream("keys"),
                 numbers: secrets.stream("numbers"),
@@ -137,7 +137,7 @@ impl Device {
         self.falcon.add(qpn, &attributes.transport);
         if attributes.service == Service::UnreliableDatagram {
             // Marking reports are enabled only now, because nothing else needs them and they cost work for each packet.
-            self.link.lanes.iter_mut().for_each(Lane::tell_markings);
+            self.link.lanes.iter_mut().for_each(Lane::enable_marking_reports);
         }
         Ok(qpn)
     }
@@ -158,8 +158,8 @@ impl Device {
         if let Some(peer) = self.link.peers.look_up(connection.peer) {
             self.falcon.connect(qpn, connection, &peer.addresses);
         }
-        self.greet(qpn, connection);
-        self.watch_life();
+        self.start_hello(qpn, connection);
+        self.start_keepalive();
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use crate::cm::GsiNews;
 use crate::error::NicError;
 use crate::link::Unreachable;
 use crate::link::lane::Lane;
-use crate::presence::Return;
+use crate::presence::DriveGap;
 use crate::sys;
 
 /// Timers of a NIC.
@@ -20,7 +20,7 @@ enum Timer {
     /// Hello messages and their retransmissions.
     Hello,
     /// Probes to processes that have been silent.
-    Liveness,
+    Keepalive,
     /// Messages of the connection manager, to be retransmitted or given up.
     Connections,
     /// Packets that impairment delays.
@@ -29,7 +29,7 @@ enum Timer {
 
 impl Timer {
     /// All timers, in the order in which they are handled.
-    const ALL: [Self; 6] = [Self::Engine, Self::Credit, Self::Hello, Self::Liveness, Self::Connections, Self::Delayed];
+    const ALL: [Self; 6] = [Self::Engine, Self::Credit, Self::Hello, Self::Keepalive, Self::Connections, Self::Delayed];
 }
 
 impl Nic {
@@ -39,7 +39,7 @@ impl Nic {
     /// the acknowledgements of the same packets: one kernel crossing instead of two.
     pub fn progress(&mut self) -> bool {
         let now = self.device.clock.now();
-        let gap = self.come_back(now);
+        let gap = self.record_driven(now);
         for timer in Timer::ALL {
             if self.due(timer).is_some_and(|due| due <= now) {
                 self.expire(timer, now, gap);
@@ -61,7 +61,7 @@ impl Nic {
             // Peers wait for these responses.
             self.device.link.send_waiting(now);
         }
-        if self.device.link.has_late_errors {
+        if self.device.link.has_pending_errors {
             self.handle_late_errors(now);
         }
         self.connections.run(now, &mut self.device);
@@ -73,16 +73,16 @@ impl Nic {
 
     /// Wakes the sockets and the shared-memory path after a sleep; returns the time since the NIC was last driven.
     #[inline]
-    fn come_back(&mut self, now: Time) -> Duration {
+    fn record_driven(&mut self, now: Time) -> Duration {
         let link = &mut self.device.link;
         if let Some(bypass) = &mut link.bypass {
             let was_asleep = bypass.wake_up();
             if was_asleep {
                 link.lanes.iter_mut().for_each(Lane::wake);
             }
-            bypass.look_for_letters(now, was_asleep);
+            bypass.poll_control_socket(now, was_asleep);
         }
-        let Return { gap, absence } = self.presence.come_back(now);
+        let DriveGap { gap, absence } = self.presence.record_driven(now);
         if absence > Duration::ZERO {
             self.device.engine.note_absence(now, absence);
             // Packets that arrived during the absence may also wait at quiet sockets.
@@ -98,7 +98,7 @@ impl Nic {
             Timer::Engine => self.device.engine.next_timeout(),
             Timer::Credit => self.device.link.credits.next_due(),
             Timer::Hello => self.device.link.hellos.next_due(),
-            Timer::Liveness => self.device.liveness.next_due(),
+            Timer::Keepalive => self.device.keepalive.next_due(),
             Timer::Connections => self.connections.next_due(),
             Timer::Delayed => self.device.link.next_due(),
         }
@@ -114,8 +114,8 @@ impl Nic {
                 self.device.engine.tick(now);
             }
             Timer::Credit => self.device.ask_again_for_credit(now),
-            Timer::Hello => self.device.say_hello(now),
-            Timer::Liveness => self.device.probe_silent(now),
+            Timer::Hello => self.device.send_hellos(now),
+            Timer::Keepalive => self.device.probe_silent(now),
             // `Connections::run` handles these after receiving, because a received message may be the response that
             // stops the timer.
             Timer::Connections => {}
@@ -154,14 +154,14 @@ impl Nic {
     #[cold]
     fn handle_late_errors(&mut self, now: Time) {
         let Self { device, connections, .. } = self;
-        for Unreachable { address, errno, quoted } in device.link.heed_late_errors(now) {
+        for Unreachable { address, errno, quoted } in device.link.read_error_queue(now) {
             if let Some(gsi) = device.link.gsi.as_ref().filter(|gsi| gsi.is_managed()) {
                 gsi.push(GsiNews::Unreachable(address, errno, quoted.to_vec()));
             }
             let cm = connections.manager();
             match cm.sender_of(address, &quoted) {
                 Some(id) => cm.unreachable(now, id, errno),
-                None if errno == libc::ECONNREFUSED => device.note_refusal(now, address, &quoted),
+                None if errno == libc::ECONNREFUSED => device.on_port_unreachable(now, address, &quoted),
                 None => {}
             }
         }
@@ -185,7 +185,7 @@ impl Nic {
         let failed = |error| NicError::System { doing: "waiting for packets", error };
         let held_up = self.device.link.is_held_by_kernel();
         let has_errors = sys::wait(&self.raw_fds(), Some(timeout_ns), held_up).map_err(failed)?;
-        self.device.link.has_late_errors |= has_errors;
+        self.device.link.has_pending_errors |= has_errors;
         self.device.link.lanes.iter_mut().for_each(Lane::wake);
         Ok(())
     }

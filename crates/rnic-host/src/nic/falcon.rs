@@ -109,7 +109,7 @@ impl Out<'_, '_> {
             Taken::Full => {
                 let mut bytes = Vec::with_capacity(len);
                 falcon.put_in_clear(now, transmit, engine.segments(), memory, &mut bytes)?;
-                link.wait_for_room(now, target, bytes, Kind::default());
+                link.queue_for_ring(now, target, bytes, Kind::default());
             }
             Taken::Yes | Taken::Lost => {}
         }
@@ -143,7 +143,7 @@ impl Out<'_, '_> {
         let taken = bypass.send_own(now, target, &bytes, kind);
         stats.count_bypass(taken, bytes.len());
         match taken {
-            Taken::Full => self.link.wait_for_room(now, target, bytes, kind),
+            Taken::Full => self.link.queue_for_ring(now, target, bytes, kind),
             // The reader has detached in the meantime.
             Taken::No => stats.count_bypass(Taken::Lost, bytes.len()),
             Taken::Yes | Taken::Lost => {}

@@ -7,8 +7,8 @@ use rnic_wire::hello::{Hello, Terms, TransportName};
 
 use super::credit::send_mad;
 use super::device::Device;
-use crate::cm::falcon_word;
-use crate::hello::{Differs, Letter};
+use crate::cm::falcon_params;
+use crate::hello::{Differs, OutgoingHello};
 use crate::link::{Link, Ports};
 use crate::notice::Notice;
 use crate::stats::RxDrop;
@@ -16,7 +16,7 @@ use crate::stats::RxDrop;
 impl Device {
     /// Schedules the hello of queue pair `qpn`, which a program has connected knowing only the remote queue pair's
     /// number.
-    pub(super) fn greet(&mut self, qpn: Qpn, connection: &QpConnection) {
+    pub(super) fn start_hello(&mut self, qpn: Qpn, connection: &QpConnection) {
         // With other port modes, the ends negotiate by the connection manager, or the peers are not OpenRNIC NICs.
         if self.link.ports != Ports::OfQueuePair {
             return;
@@ -24,7 +24,7 @@ impl Device {
         let is_reliable = self.engine.query_qp(qpn).is_some_and(|info| info.service == Service::ReliableConnection);
         let Some(profile) = self.engine.profile_of(qpn).filter(|_| is_reliable) else { return };
         let Some(transport) = TransportName::new(profile.name) else { return };
-        let falcon = falcon_word(profile, self.config.protection.as_ref());
+        let falcon = falcon_params(profile, self.config.protection.as_ref());
         let terms = Terms { transport, mtu: connection.mtu, falcon };
         let far_end = (connection.peer, connection.dest_qpn);
         self.link.hellos.connected(self.clock.now(), qpn, far_end, terms);
@@ -32,15 +32,15 @@ impl Device {
 
     /// Sends the hello messages that are due: the terms of new connections.
     #[cold]
-    pub(super) fn say_hello(&mut self, now: Time) {
-        for letter in self.link.hellos.take_due(now) {
-            send(&mut self.link, now, &letter);
+    pub(super) fn send_hellos(&mut self, now: Time) {
+        for message in self.link.hellos.take_due(now) {
+            send(&mut self.link, now, &message);
         }
     }
 }
 
 /// Handles a received hello with a valid checksum.
-pub(super) fn take_in_hello(link: &mut Link, now: Time, peer: Option<PeerId>, hello: &Hello) {
+pub(super) fn receive_hello(link: &mut Link, now: Time, peer: Option<PeerId>, hello: &Hello) {
     if link.ports == Ports::RoceV2
         && let Some(known) = peer.and_then(|peer| link.peers.look_up(peer))
     {
@@ -52,9 +52,9 @@ pub(super) fn take_in_hello(link: &mut Link, now: Time, peer: Option<PeerId>, he
     // The end that is connected first sends to a NIC that does not have it as a peer yet.
     let Some(peer) = peer else { return };
     let (answer, differs) = link.hellos.heard(peer, hello);
-    if let Some(letter) = answer.filter(|_| !link.is_crowded_by_answers()) {
+    if let Some(message) = answer.filter(|_| !link.is_crowded_by_answers()) {
         link.has_answers = true;
-        send(link, now, &letter);
+        send(link, now, &message);
     }
     if let Some([theirs, ours]) = differs
         && let Some(known) = link.peers.look_up(peer)
@@ -65,10 +65,10 @@ pub(super) fn take_in_hello(link: &mut Link, now: Time, peer: Option<PeerId>, he
 }
 
 /// Sends a message to the NIC that the remote queue pair number names.
-fn send(link: &mut Link, now: Time, letter: &Letter) {
+fn send(link: &mut Link, now: Time, message: &OutgoingHello) {
     // The program may have released the peer since it connected the queue pair.
-    let Some(known) = link.peers.look_up(letter.peer) else { return };
-    let way = known.way(link.port_of(known, letter.hello.to));
+    let Some(known) = link.peers.look_up(message.peer) else { return };
+    let way = known.way(link.port_of(known, message.hello.to));
     link.stats.hellos_sent += 1;
-    send_mad(link, now, &way, &letter.hello.emit());
+    send_mad(link, now, &way, &message.hello.emit());
 }

@@ -64,7 +64,7 @@ fn open_fixed(options: &SocketOptions) -> io::Result<(UdpSocket, Option<UnixData
                 && options.bind.port() == UDP_PORT
                 && !options.bind.ip().is_unspecified() =>
         {
-            let claim = sys::unix::bind_letterbox(format!("rnic-at-{}", options.bind).as_bytes())?;
+            let claim = sys::unix::bind_control_socket(format!("rnic-at-{}", options.bind).as_bytes())?;
             let socket = UdpSocket::open(&SocketOptions { shares_port: true, ..*options })?;
             Ok((socket, Some(claim)))
         }

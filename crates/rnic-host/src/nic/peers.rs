@@ -34,7 +34,7 @@ impl Device {
             self.link.credits.forget_peer(peer);
             self.settle_credits();
             self.engine.set_peer_limit(peer, None);
-            self.liveness.forget(peer);
+            self.keepalive.forget(peer);
             if let Some(bypass) = &mut self.link.bypass {
                 bypass.forget_peer(peer);
             }

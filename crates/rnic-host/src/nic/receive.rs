@@ -10,16 +10,16 @@ use rnic_wire::hello::Hello;
 use rnic_wire::net::UDP_PORT;
 use rnic_wire::{Addresses, Format, HEADERS_MAX, ICRC_LEN, IcrcPrefix, Qpn, cm, codec, gsi};
 
-use super::credit::take_in_credit;
+use super::credit::receive_credit;
 use super::device::Device;
-use super::hello::take_in_hello;
+use super::hello::receive_hello;
 use crate::bypass::{Broken, Incoming, Record};
 use crate::clock::Clock;
 use crate::cm::{GsiNews, Manager, gsi_way};
 use crate::falcon::{Admitted, Falcon};
 use crate::grh::grh;
+use crate::keepalive;
 use crate::link::{Link, Ports};
-use crate::liveness;
 use crate::marking::Marking;
 use crate::memory::{Arrived, Memory, Placement};
 use crate::ports::port_of;
@@ -113,13 +113,13 @@ impl Receiver {
                         self.wanted = (self.wanted * 2).min(BUFFERS);
                     }
                     let bound = socket.local_addr();
-                    Arrivals::of(device, cm).take_in(now, bound, &mut self.batch);
+                    Arrivals::of(device, cm).receive_trains(now, bound, &mut self.batch);
                     any = true;
                 }
                 Err(_) => {
                     // The error concerns a datagram sent earlier. The kernel has reported it once, so receiving
                     // continues.
-                    device.link.has_late_errors = true;
+                    device.link.has_pending_errors = true;
                     any = true;
                 }
             }
@@ -167,16 +167,16 @@ impl<'a> Arrivals<'a> {
                 let mut bytes = as_datagram(&record, &way);
                 if crate::falcon::is_falcon(&bytes) {
                     let now = *came.get_or_insert_with(|| self.clock.now());
-                    self.take_in_falcon(now, &way, &mut bytes);
+                    self.receive_falcon(now, &way, &mut bytes);
                 } else {
-                    self.take_in_datagram(now, &way, &bytes);
+                    self.receive_datagram(now, &way, &bytes);
                 }
             } else if crate::falcon::is_falcon(record.bytes.copy_front(&mut [0])) {
                 let now = *came.get_or_insert_with(|| self.clock.now());
                 let admitted = self.falcon.admit_in_clear(source.ip(), record.bytes);
                 self.hand_in(now, admitted, record.bytes);
             } else {
-                self.take_in_record(now, &way, record.bytes);
+                self.receive_record(now, &way, record.bytes);
             }
             self.link.stats.bypass_received += 1;
             if consumer.unreleased() >= RELEASE_BYTES {
@@ -188,7 +188,7 @@ impl<'a> Arrivals<'a> {
     }
 
     /// Receives a batch of trains that arrived at `bound`.
-    fn take_in(&mut self, now: Time, bound: SocketAddr, batch: &mut ReceiveBatch) {
+    fn receive_trains(&mut self, now: Time, bound: SocketAddr, batch: &mut ReceiveBatch) {
         self.link.stats.receive_calls += 1;
         for (incoming, bytes) in batch.iter_mut() {
             self.link.stats.bytes_received += bytes.len() as u64;
@@ -203,7 +203,7 @@ impl<'a> Arrivals<'a> {
             let way = Way { source: incoming.source, local, peer, congested, marking };
             if bytes.is_empty() {
                 self.link.stats.datagrams_received += 1;
-                self.take_in_datagram(now, &way, bytes);
+                self.receive_datagram(now, &way, bytes);
             }
             // Arrival time of a Falcon datagram, as exact as possible: the sender and this NIC compare clocks.
             let mut came = None;
@@ -213,35 +213,35 @@ impl<'a> Arrivals<'a> {
                 self.link.stats.datagrams_received += 1;
                 if crate::falcon::is_falcon(datagram) {
                     let now = *came.get_or_insert_with(|| self.clock.now());
-                    self.take_in_falcon(now, &way, datagram);
+                    self.receive_falcon(now, &way, datagram);
                 } else {
-                    self.take_in_datagram(now, &way, datagram);
+                    self.receive_datagram(now, &way, datagram);
                 }
             }
         }
     }
 
     #[inline]
-    fn take_in_datagram(&mut self, now: Time, way: &Way, datagram: &[u8]) {
+    fn receive_datagram(&mut self, now: Time, way: &Way, datagram: &[u8]) {
         if self.link.capture.is_some()
             && let Ok(addresses) = Addresses::new(way.source, way.local)
         {
             self.link.capture_marked(now, &addresses, datagram, way.marking);
         }
         if gsi::is_gsi(datagram) {
-            return self.take_in_message(now, way, datagram);
+            return self.receive_management(now, way, datagram);
         }
         let decoded = match codec::decode(datagram) {
             Ok(decoded) => decoded,
             Err(error) => return self.link.stats.drop_malformed(error),
         };
-        if liveness::is_probe(&decoded.packet) && may_probe(self.link.ports, way.source.port()) {
+        if keepalive::is_probe(&decoded.packet) && may_probe(self.link.ports, way.source.port()) {
             // A probe needs no response: the sender only checks that it is not refused.
             self.link.stats.probes_received += 1;
             return;
         }
         if decoded.format == Format::UnreliableDatagram {
-            return self.take_in_unconnected(now, way, datagram, &decoded);
+            return self.receive_unconnected(now, way, datagram, &decoded);
         }
         let Some(peer) = way.peer else { return self.link.stats.drop_datagram(RxDrop::UnknownPeer) };
         let prefix =
@@ -264,7 +264,7 @@ impl<'a> Arrivals<'a> {
 
     /// Receives a Falcon datagram.
     #[inline]
-    fn take_in_falcon(&mut self, now: Time, way: &Way, datagram: &mut [u8]) {
+    fn receive_falcon(&mut self, now: Time, way: &Way, datagram: &mut [u8]) {
         if self.link.capture.is_some()
             && let Ok(addresses) = Addresses::new(way.source, way.local)
         {
@@ -277,7 +277,7 @@ impl<'a> Arrivals<'a> {
     /// Receives a packet that arrived through shared memory. The sender can change its bytes at any time, so its
     /// headers are copied out first.
     #[inline]
-    fn take_in_record(&mut self, now: Time, way: &Way, bytes: Arrived<'_>) {
+    fn receive_record(&mut self, now: Time, way: &Way, bytes: Arrived<'_>) {
         let mut front = [0; HEADERS_MAX];
         let front = bytes.copy_front(&mut front);
         if gsi::is_gsi(front) {
@@ -296,13 +296,13 @@ impl<'a> Arrivals<'a> {
         let grh = is_datagram.then(|| grh(&way.addresses(), way.marking, len as u32));
         let mut dma =
             Placement { memory: self.memory, grh: grh.as_ref(), payload: bytes.slice(decoded.payload), kept: None };
-        let meta = RxMeta { peer: way.peer.unwrap_or(STRANGER), congested: false };
+        let meta = RxMeta { peer: way.peer.unwrap_or(UNKNOWN_PEER), congested: false };
         // The engine counts the result.
         let _ = self.engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
     }
 
     /// Receives a datagram of [`Format::UnreliableDatagram`]: any sender that knows the queue key may send one.
-    fn take_in_unconnected(&mut self, now: Time, way: &Way, datagram: &[u8], decoded: &codec::Decoded) {
+    fn receive_unconnected(&mut self, now: Time, way: &Way, datagram: &[u8], decoded: &codec::Decoded) {
         let (len, addresses) = (datagram.len() as u32, way.addresses());
         let prefix = match way.peer {
             Some(peer) => self.link.peers.get_mut(peer).received_prefix(len, way.source.port(), || addresses),
@@ -318,14 +318,14 @@ impl<'a> Arrivals<'a> {
             payload: datagram[decoded.payload.clone()].into(),
             kept: None,
         };
-        let meta = RxMeta { peer: way.peer.unwrap_or(STRANGER), congested: false };
+        let meta = RxMeta { peer: way.peer.unwrap_or(UNKNOWN_PEER), congested: false };
         // The engine counts the result.
         let _ = self.engine.receive(now, Arrival::Roce(decoded.format, &decoded.packet, meta), &mut dma);
     }
 
     /// Receives a datagram for queue pair 1: connection management, credit, a hello, or an invalid one.
     #[cold]
-    fn take_in_message(&mut self, now: Time, way: &Way, datagram: &[u8]) {
+    fn receive_management(&mut self, now: Time, way: &Way, datagram: &[u8]) {
         let Ok(addresses) = Addresses::new(way.source, way.local) else {
             return self.link.stats.drop_datagram(RxDrop::UnknownPeer);
         };
@@ -339,10 +339,10 @@ impl<'a> Arrivals<'a> {
             return self.link.stats.drop_datagram(RxDrop::Icrc);
         }
         if let Some(message) = Credit::parse(packet.mad) {
-            return take_in_credit(self.link, now, way.peer, &addresses, message);
+            return receive_credit(self.link, now, way.peer, &addresses, message);
         }
         if let Some(message) = Hello::parse(packet.mad) {
-            return take_in_hello(self.link, now, way.peer, &message);
+            return receive_hello(self.link, now, way.peer, &message);
         }
         if self.link.ports == Ports::OfQueuePair {
             return self.link.stats.drop_datagram(RxDrop::Management);
@@ -435,7 +435,7 @@ fn as_datagram(record: &Record<'_>, way: &Way) -> Vec<u8> {
 
 /// Peer number for unknown senders; no packet is sent to it. Different from the engine's own value for no peer, which
 /// is the largest number: a queue pair for datagrams would take that for its peer.
-const STRANGER: PeerId = PeerId(u32::MAX - 1);
+const UNKNOWN_PEER: PeerId = PeerId(u32::MAX - 1);
 
 /// Maximum number of packets of one ring that one call receives: acknowledgements wait for the end of the call.
 const RECORDS_AT_ONCE: u32 = 64;

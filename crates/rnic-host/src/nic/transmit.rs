@@ -18,7 +18,7 @@ impl Device {
         self.memory.look_after(now);
         self.has_posts = false;
         if self.link.credits.has_work() {
-            self.heed_credits(now);
+            self.process_credits(now);
         }
         let mut any = self.link.send_waiting(now);
         let most = self.repairs.packets(self.engine.stamps_departures(), self.engine.stats().packets_retransmitted);
@@ -26,7 +26,7 @@ impl Device {
         while budget > 0 && !self.link.is_held_up() {
             let packets = self.send_batch(now, most);
             if self.link.credits.has_work() {
-                self.heed_credits(now);
+                self.process_credits(now);
             }
             // Copies without delay are sent together with their originals.
             let waited = self.link.send_waiting(now);
@@ -164,7 +164,7 @@ fn send_by_memory(
     if taken == Taken::Full {
         let mut bytes = Vec::with_capacity(len);
         put_pieces(transmit, payload, memory, &mut bytes)?;
-        link.wait_for_room(now, target, bytes, kind);
+        link.queue_for_ring(now, target, bytes, kind);
     }
     if link.capture.is_some() {
         let addresses = link.peers.get(transmit.peer).way(port);

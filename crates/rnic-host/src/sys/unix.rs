@@ -63,7 +63,7 @@ pub fn is_sealed_memory(file: BorrowedFd<'_>, len: usize) -> bool {
 
 /// A datagram received from another process of this machine.
 #[derive(Debug)]
-pub struct Letter {
+pub struct UnixMessage {
     /// Length of its data in the buffer, in bytes.
     pub len: usize,
     /// The abstract name of the sending socket.
@@ -78,7 +78,7 @@ pub struct Letter {
 ///
 /// # Errors
 /// The kernel's error; `AddrInUse` when another socket has the name.
-pub fn bind_letterbox(name: &[u8]) -> io::Result<UnixDatagram> {
+pub fn bind_control_socket(name: &[u8]) -> io::Result<UnixDatagram> {
     let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
     socket.set_nonblocking(true)?;
     let raw = socket2::SockRef::from(&socket);
@@ -90,7 +90,7 @@ pub fn bind_letterbox(name: &[u8]) -> io::Result<UnixDatagram> {
 ///
 /// # Errors
 /// The kernel's error; `ConnectionRefused` when no socket has the name.
-pub fn connect_letterbox(name: &[u8]) -> io::Result<UnixDatagram> {
+pub fn connect_control_socket(name: &[u8]) -> io::Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
     socket.set_nonblocking(true)?;
     socket.connect_addr(&SocketAddr::from_abstract_name(name)?)?;
@@ -101,7 +101,7 @@ pub fn connect_letterbox(name: &[u8]) -> io::Result<UnixDatagram> {
 ///
 /// # Errors
 /// The kernel's error.
-pub fn send_letter(socket: &UnixDatagram, name: &[u8], bytes: &[u8]) -> io::Result<()> {
+pub fn send_control_message(socket: &UnixDatagram, name: &[u8], bytes: &[u8]) -> io::Result<()> {
     socket.send_to_addr(bytes, &SocketAddr::from_abstract_name(name)?).map(drop)
 }
 
@@ -126,7 +126,7 @@ pub fn send_file(socket: &UnixDatagram, bytes: &[u8], file: BorrowedFd<'_>) -> i
 }
 
 /// Receives a message from `socket`, if there is one; files beyond the first are closed.
-pub fn receive_letter(socket: &UnixDatagram, into: &mut [u8]) -> Option<Letter> {
+pub fn receive_control_message(socket: &UnixDatagram, into: &mut [u8]) -> Option<UnixMessage> {
     // SAFETY: an all-zero address is valid (of no family).
     let mut address: libc::sockaddr_un = unsafe { MaybeUninit::zeroed().assume_init() };
     let mut part = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
@@ -144,23 +144,23 @@ pub fn receive_letter(socket: &UnixDatagram, into: &mut [u8]) -> Option<Letter> 
     // outlive the call; the lengths match.
     let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, flags) };
     let len = usize::try_from(received).ok()?.min(into.len());
-    let mut letter = Letter { len, from: abstract_name(&address, header.msg_namelen), uid: None, file: None };
+    let mut received = UnixMessage { len, from: abstract_name(&address, header.msg_namelen), uid: None, file: None };
     for message in control_messages(&header) {
         match (message.level, message.kind) {
             (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) => {
-                letter.uid = message.read::<libc::ucred>().map(|credentials| credentials.uid);
+                received.uid = message.read::<libc::ucred>().map(|credentials| credentials.uid);
             }
             (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
                 for fd in message.data.as_chunks().0 {
                     // SAFETY: the kernel has just opened it for this process, so it has no other owner.
                     let file = unsafe { OwnedFd::from_raw_fd(c_int::from_ne_bytes(*fd)) };
-                    letter.file.get_or_insert(file);
+                    received.file.get_or_insert(file);
                 }
             }
             _ => {}
         }
     }
-    Some(letter)
+    Some(received)
 }
 
 fn abstract_name(address: &libc::sockaddr_un, len: libc::socklen_t) -> Option<Vec<u8>> {

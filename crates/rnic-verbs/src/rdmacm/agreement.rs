@@ -4,14 +4,14 @@
 //!
 //! The vendor is "ORN"; its options are a hash of the transport's name. A request that offers several transports (IRN,
 //! section 7) uses the vendor "ORL", with four short hashes; the reply indicates the selected one. For Falcon the
-//! vendor is "ORF", and the options encode the settings that must be equal at both ends ([`falcon_word`]). Any other
+//! vendor is "ORF", and the options encode the settings that must be equal at both ends ([`falcon_params`]). Any other
 //! RoCE stack announces a different vendor or none, and uses RoCEv2 with go-back-N.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Once, OnceLock};
 
-use rnic_host::cm::{falcon_key_hint, falcon_text, falcon_word};
+use rnic_host::cm::{falcon_key_hint, falcon_params, falcon_params_text};
 use rnic_host::{Settings, complain};
 use rnic_wire::cm::{Bits, RejectReason, Vendor};
 
@@ -119,7 +119,7 @@ fn of_others() -> Settings {
 fn of(settings: &Settings) -> Vendor {
     let falcon = settings.transport_choice().map_or(0, |choice| {
         // Timeouts and windows of Falcon may differ between the two ends.
-        falcon_word(&choice.profile, settings.protection.as_ref())
+        falcon_params(&choice.profile, settings.protection.as_ref())
     });
     match falcon {
         0 => Vendor { id: Bits::clamped(VENDOR), options: code(&settings.transport) },
@@ -145,7 +145,7 @@ fn short_code(name: &str) -> u8 {
 /// Returns a textual description of the transport of an end that announces `vendor`.
 fn text_of(vendor: Vendor) -> String {
     if vendor.id.get() == FALCON_VENDOR {
-        return falcon_text(vendor.options);
+        return falcon_params_text(vendor.options);
     }
     let profiles = rnic_transports::profiles::profiles();
     if vendor.id.get() == LIST_VENDOR {

@@ -48,22 +48,22 @@ impl Connections {
 
     fn act_on(&mut self, device: &mut Device, cm_event: CmEvent) {
         match cm_event {
-            CmEvent::Requested(id, request) => self.be_asked(id, request),
-            CmEvent::Replied(id, reply, round_trip) => self.be_answered(device, id, &reply, round_trip),
-            CmEvent::Ready(id) => self.be_ready(device, id),
+            CmEvent::Requested(id, request) => self.on_request(id, request),
+            CmEvent::Replied(id, reply, round_trip) => self.on_reply(device, id, &reply, round_trip),
+            CmEvent::Ready(id) => self.on_ready(device, id),
             CmEvent::Refused(id, reject) => self.fail(device, id, |to| refusal(to, &reject)),
             CmEvent::TimedOut(id, after) => self.fail(device, id, |to| ConnectError::TimedOut { to, after }),
             CmEvent::Unreachable(id, errno) => self.fail(device, id, |to| match errno {
                 libc::ECONNREFUSED => ConnectError::Refused { to },
                 _ => ConnectError::Unreachable { to, reason: io::Error::from_raw_os_error(errno).to_string() },
             }),
-            CmEvent::Disconnected(id) => self.be_disconnected(device, id),
+            CmEvent::Disconnected(id) => self.on_disconnected(device, id),
             // This code neither offers nor looks up datagram services.
             CmEvent::LookedUp(..) | CmEvent::Found(..) => {}
         }
     }
 
-    fn be_asked(&mut self, id: ConnectionId, request: Box<Request>) {
+    fn on_request(&mut self, id: ConnectionId, request: Box<Request>) {
         let Some(exchange) = self.cm.get(id) else { return };
         let addresses = exchange.addresses;
         let (terms, private_data) = terms_of_request(&request);
@@ -77,7 +77,7 @@ impl Connections {
         self.attached.insert(id, Attached { addresses, stage: Stage::Asked(request) });
     }
 
-    fn be_answered(&mut self, device: &mut Device, id: ConnectionId, reply: &Reply, round_trip: Option<Duration>) {
+    fn on_reply(&mut self, device: &mut Device, id: ConnectionId, reply: &Reply, round_trip: Option<Duration>) {
         let Some(Attached { addresses, stage: Stage::Asking(asking) }) = self.attached.remove(&id) else { return };
         let to = addresses.dst();
         match self.establish(device, to, &asking, reply, round_trip) {
@@ -152,7 +152,7 @@ impl Connections {
         Ok((choice.profile.name, wire_mtu, theirs, private_data))
     }
 
-    fn be_ready(&mut self, device: &mut Device, id: ConnectionId) {
+    fn on_ready(&mut self, device: &mut Device, id: ConnectionId) {
         let Some(attached) = self.attached.get_mut(&id) else { return };
         let Stage::Accepted(timing, connection, peer) = &attached.stage else { return };
         let (timing, connection, peer) = (*timing, (**connection).clone(), *peer);
@@ -165,7 +165,7 @@ impl Connections {
         }
     }
 
-    fn be_disconnected(&mut self, device: &mut Device, id: ConnectionId) {
+    fn on_disconnected(&mut self, device: &mut Device, id: ConnectionId) {
         let Some(attached) = self.attached.get_mut(&id) else { return };
         match &attached.stage {
             Stage::Open(qpn, _) => {

@@ -31,18 +31,18 @@ use rnic_engine::PeerId;
 use rnic_wire::{Addresses, Format, Headers, ICRC_LEN, Packet, PacketFlags, Qpn, codec, icrc};
 
 /// A UDP port of a peer, which identifies a process.
-pub(crate) type Place = (PeerId, u16);
+pub(crate) type PeerProcess = (PeerId, u16);
 
 /// State of the processes to which queue pairs are connected.
 #[derive(Debug, Default)]
-pub(crate) struct Liveness {
-    watched: BTreeMap<Place, Watched>,
+pub(crate) struct Keepalive {
+    watched: BTreeMap<PeerProcess, Watched>,
     /// Time of the next check; `None` while no queue pair is connected.
     due: Option<Time>,
     /// Time of the next check of all processes, not only of those that seem to have exited.
     all_due: Time,
     /// The port that was probed last, when there were more than are probed in one call.
-    last: Option<Place>,
+    last: Option<PeerProcess>,
 }
 
 /// State of one such process.
@@ -58,7 +58,7 @@ struct Watched {
     refused_at: Time,
 }
 
-impl Liveness {
+impl Keepalive {
     /// Returns the time of the next comparison of counts.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Time> {
@@ -71,7 +71,7 @@ impl Liveness {
     }
 
     /// Compares the packet counts with those of the last check; returns the ports to probe.
-    pub(crate) fn look(&mut self, now: Time, heard: &BTreeMap<Place, u64>) -> Vec<Place> {
+    pub(crate) fn compare(&mut self, now: Time, heard: &BTreeMap<PeerProcess, u64>) -> Vec<PeerProcess> {
         let is_full = now >= self.all_due;
         self.watched.retain(|place, _| heard.contains_key(place));
         let mut silent = Vec::new();
@@ -98,7 +98,7 @@ impl Liveness {
     }
 
     /// Returns the ports to probe now: all of them, or some, starting after the last one probed.
-    fn choose(&mut self, mut silent: Vec<Place>) -> Vec<Place> {
+    fn choose(&mut self, mut silent: Vec<PeerProcess>) -> Vec<PeerProcess> {
         if silent.len() > PROBES_AT_ONCE {
             let first = self.last.map_or(0, |last| silent.partition_point(|place| *place <= last));
             silent.rotate_left(first);
@@ -109,13 +109,13 @@ impl Liveness {
     }
 
     /// Records the nonce of a probe that is about to be sent.
-    pub(crate) fn ask(&mut self, place: Place, nonce: Nonce) {
+    pub(crate) fn ask(&mut self, place: PeerProcess, nonce: Nonce) {
         self.watched.entry(place).and_modify(|known| known.asked = Some(nonce));
     }
 
     /// Handles a report that quotes the probe with `nonce`: UDP port `port` of these peers is closed. Returns those for
     /// which this has been reported often enough.
-    pub(crate) fn refuse(&mut self, now: Time, peers: &[PeerId], port: u16, nonce: &Nonce) -> Vec<Place> {
+    pub(crate) fn refuse(&mut self, now: Time, peers: &[PeerId], port: u16, nonce: &Nonce) -> Vec<PeerProcess> {
         let mut gone = Vec::new();
         for place in peers.iter().map(|peer| (*peer, port)) {
             let Some(known) = self.watched.get_mut(&place) else { continue };
@@ -142,7 +142,7 @@ impl Liveness {
     }
 
     /// Removes a process that has exited; returns the number of packets that had come from it at the last check.
-    pub(crate) fn remove(&mut self, place: Place) -> Option<u64> {
+    pub(crate) fn remove(&mut self, place: PeerProcess) -> Option<u64> {
         self.watched.remove(&place).map(|known| known.heard)
     }
 }

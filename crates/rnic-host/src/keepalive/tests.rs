@@ -8,17 +8,17 @@ fn at(ms: u64) -> Time {
     Time::ZERO + Duration::from_ms(ms)
 }
 
-fn heard(of: &[(u16, u64)]) -> BTreeMap<Place, u64> {
+fn heard(of: &[(u16, u64)]) -> BTreeMap<PeerProcess, u64> {
     of.iter().map(|(port, count)| ((PeerId(1), *port), *count)).collect()
 }
 
-const HERE: Place = (PeerId(1), 2_048);
+const HERE: PeerProcess = (PeerId(1), 2_048);
 const NONCES: [Nonce; 2] = [[1; 16], [2; 16]];
 
-impl Liveness {
+impl Keepalive {
     /// Looks, and asks everybody who is to be asked the same.
-    fn look_and_ask(&mut self, now: Time, heard: &BTreeMap<Place, u64>) -> Vec<Place> {
-        let chosen = self.look(now, heard);
+    fn compare_and_ask(&mut self, now: Time, heard: &BTreeMap<PeerProcess, u64>) -> Vec<PeerProcess> {
+        let chosen = self.compare(now, heard);
         chosen.iter().for_each(|place| self.ask(*place, NONCES[0]));
         chosen
     }
@@ -26,65 +26,65 @@ impl Liveness {
 
 #[test]
 fn who_speaks_is_not_asked_and_who_is_silent_is_asked_once_a_round() {
-    let mut liveness = Liveness::default();
-    assert!(liveness.look(at(0), &heard(&[(2_048, 5)])).is_empty(), "it is new");
-    assert_eq!(liveness.look(at(500), &heard(&[(2_048, 5)])), [HERE]);
-    assert!(liveness.look(at(600), &heard(&[(2_048, 5)])).is_empty(), "too early");
-    assert!(liveness.look(at(1_000), &heard(&[(2_048, 6)])).is_empty(), "it has spoken");
-    assert_eq!(liveness.next_due(), Some(at(1_500)));
-    assert!(liveness.look(at(1_500), &heard(&[])).is_empty());
-    assert_eq!(liveness.next_due(), None, "nothing is connected");
+    let mut keepalive = Keepalive::default();
+    assert!(keepalive.compare(at(0), &heard(&[(2_048, 5)])).is_empty(), "it is new");
+    assert_eq!(keepalive.compare(at(500), &heard(&[(2_048, 5)])), [HERE]);
+    assert!(keepalive.compare(at(600), &heard(&[(2_048, 5)])).is_empty(), "too early");
+    assert!(keepalive.compare(at(1_000), &heard(&[(2_048, 6)])).is_empty(), "it has spoken");
+    assert_eq!(keepalive.next_due(), Some(at(1_500)));
+    assert!(keepalive.compare(at(1_500), &heard(&[])).is_empty());
+    assert_eq!(keepalive.next_due(), None, "nothing is connected");
 }
 
 #[test]
 fn only_refusals_in_a_row_of_probes_that_were_sent_count() {
-    let mut liveness = Liveness::default();
+    let mut keepalive = Keepalive::default();
     let silent = heard(&[(2_048, 5), (2_064, 1)]);
-    liveness.look_and_ask(at(0), &silent);
-    assert!(liveness.refuse(at(100), &[PeerId(1)], 2_048, &NONCES[0]).is_empty());
-    assert_eq!(liveness.watched[&HERE].refusals, 0, "nobody has asked");
-    assert_eq!(liveness.look_and_ask(at(500), &silent).len(), 2);
+    keepalive.compare_and_ask(at(0), &silent);
+    assert!(keepalive.refuse(at(100), &[PeerId(1)], 2_048, &NONCES[0]).is_empty());
+    assert_eq!(keepalive.watched[&HERE].refusals, 0, "nobody has asked");
+    assert_eq!(keepalive.compare_and_ask(at(500), &silent).len(), 2);
     for _ in 0..100 {
-        assert!(liveness.refuse(at(501), &[PeerId(1)], 2_048, &NONCES[1]).is_empty());
+        assert!(keepalive.refuse(at(501), &[PeerId(1)], 2_048, &NONCES[1]).is_empty());
     }
-    assert_eq!(liveness.watched[&HERE].refusals, 0, "whoever says so has not seen the probe");
+    assert_eq!(keepalive.watched[&HERE].refusals, 0, "whoever says so has not seen the probe");
     for _ in 0..5 {
-        assert!(liveness.refuse(at(501), &[PeerId(1)], 2_048, &NONCES[0]).is_empty(), "one probe, one answer");
-        assert!(liveness.refuse(at(501), &[PeerId(2)], 2_064, &NONCES[0]).is_empty(), "another host's port");
+        assert!(keepalive.refuse(at(501), &[PeerId(1)], 2_048, &NONCES[0]).is_empty(), "one probe, one answer");
+        assert!(keepalive.refuse(at(501), &[PeerId(2)], 2_064, &NONCES[0]).is_empty(), "another host's port");
     }
-    assert_eq!(liveness.look_and_ask(at(651), &silent), [HERE], "soon, and only it");
-    assert!(liveness.refuse(at(652), &[PeerId(1)], 2_048, &NONCES[0]).is_empty());
+    assert_eq!(keepalive.compare_and_ask(at(651), &silent), [HERE], "soon, and only it");
+    assert!(keepalive.refuse(at(652), &[PeerId(1)], 2_048, &NONCES[0]).is_empty());
     // A word in between.
-    liveness.look_and_ask(at(802), &heard(&[(2_048, 6), (2_064, 1)]));
-    assert_eq!(liveness.watched[&HERE].refusals, 0);
+    keepalive.compare_and_ask(at(802), &heard(&[(2_048, 6), (2_064, 1)]));
+    assert_eq!(keepalive.watched[&HERE].refusals, 0);
     for (ms, is_gone) in [(1_100, false), (1_251, false), (1_402, true)] {
-        liveness.look_and_ask(at(ms), &heard(&[(2_048, 6), (2_064, 1)]));
-        assert_eq!(liveness.refuse(at(ms), &[PeerId(1)], 2_048, &NONCES[0]).contains(&HERE), is_gone, "{ms}");
+        keepalive.compare_and_ask(at(ms), &heard(&[(2_048, 6), (2_064, 1)]));
+        assert_eq!(keepalive.refuse(at(ms), &[PeerId(1)], 2_048, &NONCES[0]).contains(&HERE), is_gone, "{ms}");
     }
 }
 
 #[test]
 fn a_refusal_does_not_stand_for_ever() {
-    let mut liveness = Liveness::default();
+    let mut keepalive = Keepalive::default();
     let silent = heard(&[(2_048, 5)]);
-    liveness.look_and_ask(at(0), &silent);
-    liveness.look_and_ask(at(500), &silent);
-    liveness.refuse(at(500), &[PeerId(1)], 2_048, &NONCES[0]);
-    liveness.look_and_ask(at(10_000), &silent);
-    assert_eq!(liveness.watched[&HERE].refusals, 1);
-    liveness.look_and_ask(at(10_501), &silent);
-    assert_eq!(liveness.watched[&HERE].refusals, 0);
+    keepalive.compare_and_ask(at(0), &silent);
+    keepalive.compare_and_ask(at(500), &silent);
+    keepalive.refuse(at(500), &[PeerId(1)], 2_048, &NONCES[0]);
+    keepalive.compare_and_ask(at(10_000), &silent);
+    assert_eq!(keepalive.watched[&HERE].refusals, 1);
+    keepalive.compare_and_ask(at(10_501), &silent);
+    assert_eq!(keepalive.watched[&HERE].refusals, 0);
 }
 
 #[test]
 fn all_of_many_have_their_turn() {
-    let mut liveness = Liveness::default();
+    let mut keepalive = Keepalive::default();
     let many: Vec<(u16, u64)> = (100..700).map(|port| (port, 0)).collect();
     let silent = heard(&many);
-    liveness.look(at(0), &silent);
+    keepalive.compare(at(0), &silent);
     let mut asked = std::collections::BTreeSet::new();
     for round in 1..=3 {
-        let chosen = liveness.look(at(round * 500), &silent);
+        let chosen = keepalive.compare(at(round * 500), &silent);
         assert_eq!(chosen.len(), PROBES_AT_ONCE);
         asked.extend(chosen);
     }

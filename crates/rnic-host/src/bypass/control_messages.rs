@@ -39,7 +39,7 @@ pub(super) type Ticket = [u8; 16];
 
 /// A control message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Words {
+pub(super) enum ControlText {
     /// Ask: probes whether the receiver belongs to the same user, and names the sender's control socket.
     Ask { from: Place, nonce: Nonce },
     /// Answer: the kernel has confirmed that the prober belongs to the same user.
@@ -59,7 +59,7 @@ pub(super) struct Offer {
     pub(super) to: IpAddr,
 }
 
-impl Words {
+impl ControlText {
     pub(super) const BYTES: usize = 80;
 
     pub(super) fn emit(&self) -> [u8; Self::BYTES] {
@@ -134,16 +134,16 @@ const OFFER: u8 = 3;
 mod tests {
     use super::*;
 
-    fn every_kind() -> [Words; 4] {
+    fn every_kind() -> [ControlText; 4] {
         let ip = |text: &str| text.parse().expect("an address");
         let (from, nonce, ticket) = (Place { port: 1_040, name: 2 }, [7; 16], [9; 16]);
         let offer = Offer { from, source: SocketAddr::new(ip("127.0.0.1"), 4_791), to: ip("127.0.0.2") };
         let v6 = Offer { from, source: SocketAddr::new(ip("fd00::1"), 1_024), to: ip("::1") };
         [
-            Words::Ask { from, nonce },
-            Words::Answer { nonce, ticket },
-            Words::Offer { offer, nonce, ticket },
-            Words::Offer { offer: v6, nonce, ticket },
+            ControlText::Ask { from, nonce },
+            ControlText::Answer { nonce, ticket },
+            ControlText::Offer { offer, nonce, ticket },
+            ControlText::Offer { offer: v6, nonce, ticket },
         ]
     }
 
@@ -151,17 +151,17 @@ mod tests {
     fn what_is_emitted_is_parsed() {
         for words in every_kind() {
             let bytes = words.emit();
-            assert_eq!(Words::parse(&bytes), Some(words));
-            assert_eq!(Words::parse(&bytes[1..]), None);
+            assert_eq!(ControlText::parse(&bytes), Some(words));
+            assert_eq!(ControlText::parse(&bytes[1..]), None);
             for at in 0..10 {
                 let mut wrong = bytes;
                 wrong[at] ^= 0x40;
-                assert_eq!(Words::parse(&wrong), None, "byte {at} of {words:?}");
+                assert_eq!(ControlText::parse(&wrong), None, "byte {at} of {words:?}");
             }
         }
-        let Words::Offer { offer, nonce, ticket } = every_kind()[2] else { panic!("an offer") };
+        let ControlText::Offer { offer, nonce, ticket } = every_kind()[2] else { panic!("an offer") };
         let mixed = Offer { to: "::1".parse().expect("an address"), ..offer };
-        assert_eq!(Words::parse(&Words::Offer { offer: mixed, nonce, ticket }.emit()), None);
+        assert_eq!(ControlText::parse(&ControlText::Offer { offer: mixed, nonce, ticket }.emit()), None);
     }
 
     #[test]
