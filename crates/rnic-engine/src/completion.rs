@@ -3,37 +3,37 @@
 use bitflags::bitflags;
 use rnic_wire::{NakCode, Qpn};
 
-/// How a work request ended: `ibv_wc_status`.
+/// Status with which a work request completed: `ibv_wc_status`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WcStatus {
-    /// As asked.
+    /// The request completed as posted.
     Success,
-    /// A message did not fit into the receive request, or was longer than a message may be.
+    /// A message did not fit into the receive request, or exceeded the maximum message length.
     LocalLength,
-    /// The queue pair met an inconsistency of its own.
+    /// The queue pair detected an internal inconsistency.
     LocalQpOperation,
-    /// A local key, range or right does not cover the request.
+    /// A local key, range or access right does not cover the request.
     LocalProtection,
-    /// A memory window could not be bound as asked.
+    /// A memory window could not be bound as requested.
     WindowBind,
-    /// Never tried, or cut short: the queue pair is in the error state.
+    /// The request was never executed, or was aborted, because the queue pair is in the error state.
     WrFlushed,
-    /// The responder's answer made no sense.
+    /// The responder's response was invalid.
     BadResponse,
-    /// The responder called the request malformed.
+    /// The responder rejected the request as malformed.
     RemoteInvalidRequest,
-    /// The responder's keys, ranges or rights do not cover the request.
+    /// The responder's keys, ranges or access rights do not cover the request.
     RemoteAccess,
-    /// The responder failed on its own.
+    /// The responder failed because of an error of its own.
     RemoteOperational,
-    /// No acknowledgement within all retries.
+    /// No acknowledgement was received within all retries.
     RetryExceeded,
     /// The responder had no receive request posted within all retries.
     RnrRetryExceeded,
 }
 
 impl WcStatus {
-    /// Of a request that the responder has refused with `code`.
+    /// Returns the status of a request that the responder has refused with `code`.
     pub(crate) const fn refused(code: NakCode) -> Self {
         match code {
             NakCode::InvalidRequest => Self::RemoteInvalidRequest,
@@ -43,12 +43,12 @@ impl WcStatus {
     }
 }
 
-/// What was completed: `ibv_wc_opcode`.
+/// Operation that was completed: `ibv_wc_opcode`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WcOpcode {
     /// A Write, with or without immediate.
     RdmaWrite,
-    /// A Send of any kind.
+    /// A Send of any type.
     Send,
     /// A Read.
     RdmaRead,
@@ -58,7 +58,7 @@ pub enum WcOpcode {
     FetchAdd,
     /// A memory window was bound.
     BindWindow,
-    /// A memory window was taken back.
+    /// A memory window was invalidated.
     LocalInvalidate,
     /// An atomic write.
     AtomicWrite,
@@ -71,20 +71,21 @@ pub enum WcOpcode {
 }
 
 bitflags! {
-    /// What `Completion::word` means, and how it was asked for.
+    /// Flags that define the meaning of `Completion::word`, and further properties of the message.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
     pub struct WcFlags: u8 {
         /// `word` is immediate data.
         const WITH_IMM = 1;
         /// `word` is the key that the sender had invalidated.
         const WITH_INV = 2;
-        /// The sender asked for a solicited event.
+        /// The sender requested a solicited event.
         const SOLICITED = 4;
-        /// A datagram: the first [`crate::GRH_LEN`] bytes received are its global route header, and `source` is set.
+        /// The message is a datagram: the first [`crate::GRH_LEN`] bytes received are its global route header, and
+        /// `source` is set.
         const GRH = 8;
-        /// That header is IPv4's, in its last 20 bytes.
+        /// The global route header is an IPv4 header, in its last 20 bytes.
         const IPV4 = 16;
-        /// `word` says how a command of NVMe failed: [`Completion::nvme_failure`].
+        /// `word` encodes how an NVMe command failed: [`Completion::nvme_failure`].
         const NVME = 32;
     }
 }
@@ -92,26 +93,26 @@ bitflags! {
 /// One entry of a completion queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// As posted.
+    /// Work request identifier, as posted.
     pub wr_id: u64,
     /// The queue pair it was posted to (or, for a shared receive queue, that consumed it).
     pub qpn: Qpn,
-    /// How it ended.
+    /// Completion status.
     pub status: WcStatus,
-    /// What it was. Meaningful also on errors, unlike in verbs.
+    /// Operation type. Valid also on errors, unlike in verbs.
     pub opcode: WcOpcode,
-    /// For receives and reads: bytes transferred. For datagrams the global route header counts.
+    /// Bytes transferred, for receives and reads. For datagrams this includes the global route header.
     pub byte_len: u32,
     /// Immediate data or invalidated key, see `flags`.
     pub word: u32,
-    /// What `word` means.
+    /// Flags, including those that define the meaning of `word`.
     pub flags: WcFlags,
-    /// The queue pair that a datagram comes from; else 0.
+    /// Source queue pair of a datagram; otherwise 0.
     pub source: Qpn,
 }
 
 impl Completion {
-    /// What lies where no completion has been put yet.
+    /// Placeholder for entries that hold no completion yet.
     pub const BLANK: Self = Self {
         wr_id: 0,
         qpn: Qpn::new(0),
@@ -123,13 +124,13 @@ impl Completion {
         source: Qpn::new(0),
     };
 
-    /// Returns how a command of NVMe failed; none where it did not, or was none.
+    /// Returns how an NVMe command failed; `None` when it did not fail or the request was not an NVMe command.
     pub fn nvme_failure(&self) -> Option<rnic_nvme::initiator::Failure> {
         let failure = rnic_nvme::initiator::Failure::from_word(self.word);
         failure.filter(|_| self.flags.contains(WcFlags::NVME))
     }
 
-    /// A receive request that has received nothing.
+    /// Returns the completion of a receive request that has received no data.
     pub(crate) fn failed_receive(qpn: Qpn, wr_id: u64, status: WcStatus) -> Self {
         Self { wr_id, qpn, status, opcode: WcOpcode::Recv, ..Self::BLANK }
     }

@@ -1,4 +1,4 @@
-//! What an engine and its queue pairs are made with.
+//! Settings with which an engine and its queue pairs are created.
 
 use std::sync::Arc;
 
@@ -11,17 +11,20 @@ use crate::state::Service;
 use crate::transport::Transport;
 use crate::{CqId, PdId, PeerId, SrqId};
 
-/// An engine's own settings.
+/// Settings of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// Rate of the link it sends on: what controllers start from and pacing is bounded by.
+    /// Rate of the link that the engine sends on: the initial rate of congestion controllers and the upper bound of
+    /// pacing.
     pub line_rate: BitRate,
-    /// Scatters the keys of memory regions and the numbers of queue pairs that the engine chooses by itself. It hides
-    /// nothing: some of them give it away. Bodies that face a network choose both ([`crate::Objects::register_as`],
-    /// [`QpAttributes::number`]) by a generator that cannot be predicted; simulations derive this from the seed.
+    /// Seed that scatters the keys of memory regions and the queue pair numbers that the engine chooses itself. It
+    /// provides no secrecy: a few of these values reveal it. Drivers that face a network choose both
+    /// ([`crate::Objects::register_as`], [`QpAttributes::number`]) with an unpredictable generator; simulations derive
+    /// this value from the simulation seed.
     pub secret: u64,
-    /// Starts the thread of a Falcon adaptive engine that is to have one (`fae_place`); `None`, the default: nobody
-    /// does, and queue pairs that want it are refused. So it is in simulations, which a thread must not decide.
+    /// Starts the thread of a Falcon adaptive engine that is configured to run on one (`fae_place`). With `None`, the
+    /// default, no thread is started, and queue pairs that require one are refused. Simulations use `None`, because a
+    /// thread must not influence their results.
     pub adaptive_thread: Option<Spawn>,
 }
 
@@ -31,64 +34,65 @@ impl Default for EngineConfig {
     }
 }
 
-/// What a queue pair is made with.
+/// Attributes with which a queue pair is created.
 #[derive(Clone, Debug)]
 pub struct QpAttributes {
     /// Protection domain.
     pub pd: PdId,
-    /// Where completions of the send queue go.
+    /// Completion queue of the send queue.
     pub send_cq: CqId,
-    /// Where completions of the receive queue go.
+    /// Completion queue of the receive queue.
     pub recv_cq: CqId,
-    /// Take receives from here instead of from an own queue.
+    /// Shared receive queue that receives are taken from, instead of a receive queue of its own.
     pub srq: Option<SrqId>,
-    /// Entries of the send queue, at most; 64 bytes each, plus 16 per scatter/gather entry.
+    /// Maximum number of send queue entries; 64 bytes each, plus 16 per scatter/gather entry.
     pub max_send_wr: u32,
-    /// Entries of the receive queue, at most; 48 bytes each, plus 16 per scatter/gather entry.
+    /// Maximum number of receive queue entries; 48 bytes each, plus 16 per scatter/gather entry.
     pub max_recv_wr: u32,
-    /// Scatter/gather entries of a send request, at most.
+    /// Maximum number of scatter/gather entries of a send request.
     pub max_send_sge: u32,
-    /// Scatter/gather entries of a receive request, at most.
+    /// Maximum number of scatter/gather entries of a receive request.
     pub max_recv_sge: u32,
-    /// Every send request completes visibly, whatever its flags.
+    /// True when every send request generates a completion, whatever its flags.
     pub signal_all: bool,
-    /// What it promises. Unreliable services use no recovery, congestion control or scheduling of `transport`.
+    /// Service type. Unreliable services use no recovery, congestion control or scheduling of `transport`.
     pub service: Service,
-    /// How the queue pair delivers. Unreliable services take no more from it than its way of choosing a path.
+    /// Transport of the queue pair. Unreliable services use only its path selection.
     pub transport: Arc<Transport>,
-    /// Its number; `None` lets the engine choose.
+    /// Queue pair number; with `None` the engine chooses one.
     pub number: Option<Qpn>,
-    /// The end of NVMe that it is; RDMA where there is none. For reliable connections on Falcon.
+    /// Role in NVMe (initiator or target), for reliable connections on Falcon; `None` for RDMA.
     pub nvme: Option<NvmeRole>,
 }
 
-/// What a queue pair must know before it can receive (the step to [`crate::QpState::ReadyToReceive`]).
+/// Attributes that a queue pair needs before it can receive (the transition to [`crate::QpState::ReadyToReceive`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpConnection {
-    /// Who is at the other end.
+    /// Peer at the remote end.
     pub peer: PeerId,
-    /// The queue pair there.
+    /// Number of the remote queue pair.
     pub dest_qpn: Qpn,
-    /// The first PSN that will come in.
+    /// First PSN that will be received.
     pub rq_psn: Psn,
     /// Payload bytes of a full packet, a multiple of four; the same at both ends.
     pub mtu: u32,
-    /// The wait that we ask for when no receive is posted.
+    /// RNR delay that this end requests from the peer when no receive is posted.
     pub min_rnr_timer: RnrTimer,
-    /// Reads and atomics of the peer that we serve at a time.
+    /// Maximum number of Reads and atomics of the peer that this end serves concurrently.
     pub max_dest_rd_atomic: u32,
 }
 
-/// What a queue pair must know before it can send (the step to [`crate::QpState::ReadyToSend`]).
+/// Attributes that a queue pair needs before it can send (the transition to [`crate::QpState::ReadyToSend`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpTiming {
-    /// The first PSN that goes out.
+    /// First PSN to be sent.
     pub sq_psn: Psn,
-    /// Timeouts in a row without progress after which the peer is given up. How long each takes is the transport's
-    /// business.
+    /// Number of consecutive timeouts without progress after which the peer is given up. The transport determines the
+    /// duration of each.
     pub retry_count: u32,
-    /// Receiver-not-ready answers in a row after which the peer is given up; `None` waits for ever.
+    /// Number of consecutive receiver-not-ready NAKs after which the peer is given up; with `None` the requests are
+    /// retried indefinitely.
     pub rnr_retry: Option<u32>,
-    /// Our reads and atomics that may be outstanding; what the peer serves at a time.
+    /// Maximum number of outstanding Reads and atomics of this end; the number that the peer serves concurrently.
     pub max_rd_atomic: u32,
 }

@@ -1,6 +1,7 @@
-//! What all queue pairs of an engine share: memory, queues, the line to the wire, the clockwork.
+//! State that all queue pairs of an engine share: memory, queues, packets to send, timers.
 //!
-//! A queue pair's own methods get `&mut Core` beside themselves; the queue pair never sees another queue pair.
+//! The methods of a queue pair get `&mut Core` in addition to themselves; a queue pair never accesses another queue
+//! pair.
 
 use std::collections::BTreeMap;
 
@@ -26,38 +27,39 @@ use crate::watch::Watch;
 use crate::window::{Lost, Pools};
 use crate::{CqId, PeerId};
 
-/// Acknowledgements that wait for the wire. When there are more, later ones replace earlier ones of the same queue
-/// pair, so none is lost for good: 4096 is what 40 us of minimal packets at 100 Gbit/s can call for.
+/// Maximum number of acknowledgements that wait to be sent. When there are more, later ones replace earlier ones of the
+/// same queue pair, so none is lost permanently: 4096 is what 40 us of minimal packets at 100 Gbit/s can require.
 pub(crate) const CONTROL_QUEUE_MAX: usize = 4_096;
 
-/// An acknowledgement on its way out: what it says, and for whom. It becomes a packet when it leaves.
+/// An acknowledgement that waits to be sent: its contents and its queue pair. The packet is built when it is sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ControlPacket {
-    /// Whose it is: address and path are looked up when it leaves.
+    /// Slot of the queue pair that sends it: address and path are looked up when the packet is sent.
     pub(crate) slot: u32,
     pub(crate) from: Qpn,
-    /// What the receiver expects next.
+    /// Sequence number that the receiver expects next.
     pub(crate) expected: Seq,
     pub(crate) msn: u32,
     pub(crate) says: Control,
 }
 
-// One goes in and out for each packet: two of them in a cache line, and a shift to find one.
+// One is queued and removed for each packet: 32 bytes put two of them in a cache line and let a shift compute the
+// address of an entry.
 const _: () = assert!(size_of::<ControlPacket>() == 32);
 
-/// The kinds of packets that carry no data.
+/// Types of packets that carry no data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Control {
     /// An acknowledgement of requests.
     Ack {
-        /// What it says.
+        /// Content of the acknowledgement.
         kind: AckKind,
-        /// The packet that draws it had met congestion, and its sender wants to know.
+        /// Set when the packet that caused the acknowledgement was congestion-marked and its sender requested the echo.
         echo: bool,
     },
     /// An acknowledgement of responses.
     ReadAck {
-        /// What it says.
+        /// Content of the acknowledgement.
         kind: AckKind,
         /// As in [`Control::Ack`].
         echo: bool,
@@ -69,7 +71,7 @@ pub(crate) enum Control {
 impl ControlPacket {
     const BLANK: Self = Self { slot: 0, from: Qpn::new(0), expected: Seq::UNSET, msn: 0, says: Control::Cnp };
 
-    /// Makes the packet, but for its destination, in `packet`.
+    /// Writes the packet, except for its destination, into `packet`.
     #[inline(always)]
     pub(crate) fn write(&self, packet: &mut Packet) {
         match self.says {
@@ -95,16 +97,16 @@ impl ControlPacket {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) config: EngineConfig,
-    /// The latest instant that an input brought.
+    /// Time of the latest input.
     pub(crate) now: Time,
-    /// The last time that nobody drove the engine.
+    /// Last period in which the engine was not driven.
     pub(crate) absence: Absence,
-    /// The packet at hand met congestion, and its acknowledgement shall say so.
+    /// Set when the packet being processed was congestion-marked and its acknowledgement must report this.
     pub(crate) echo: bool,
-    /// The acknowledgement at hand says that a packet of ours met congestion.
+    /// Set when the acknowledgement being processed reports that a packet sent by this end was congestion-marked.
     pub(crate) echoed: bool,
     pub(crate) objects: Objects,
-    /// Targets of extended reliable connections, by number.
+    /// Targets of extended reliable connections, by queue pair number.
     pub(crate) targets: BTreeMap<u32, Target>,
     pub(crate) control: Fifo<ControlPacket>,
     pub(crate) ready: Ready,
@@ -112,18 +114,19 @@ pub(crate) struct Core {
     pub(crate) peers: Peers,
     pub(crate) pools: Pools,
     pub(crate) drives: Drives,
-    /// The packet on its way out: made here, and not copied from call to call.
+    /// The packet to be returned next: built in place, to avoid copies between calls.
     pub(crate) out: Transmit,
-    /// Its payload.
+    /// Payload of the packet in `out`.
     pub(crate) segments: Segments,
     pub(crate) stats: EngineStats,
     pub(crate) watch: Watch,
-    /// Queue pairs with a scheduler that listens and a requester that has work: what it sees as `active`.
+    /// Number of queue pairs whose scheduler processes events and whose requester has work: the value that schedulers
+    /// receive as `active`.
     pub(crate) active: u32,
-    /// Completion queues that overflowed and whose queue pairs must fail.
+    /// Completion queues that have overflowed and whose queue pairs must fail.
     pub(crate) overrun: Vec<CqId>,
-    /// During the input at hand a queue pair has failed or a completion queue has overflowed: there is something to
-    /// settle when it is done.
+    /// Set when a queue pair has failed or a completion queue has overflowed while the current input was processed: the
+    /// failures must be settled after the input.
     pub(crate) is_unsettled: bool,
 }
 
@@ -162,7 +165,7 @@ impl Core {
         }
     }
 
-    /// Takes the newest completion of `cq` back, if it is that of request `wr_id` of `qpn`, which has failed after all.
+    /// Removes the newest completion of `cq`, if it is that of request `wr_id` of `qpn`, which has failed after all.
     #[cold]
     pub(crate) fn take_back(&mut self, cq: CqId, qpn: Qpn, wr_id: u64) {
         let queue = self.objects.cqs[cq.0 as usize].as_mut().expect("a queue pair keeps its completion queue alive");
@@ -196,7 +199,7 @@ impl Core {
         self.stats.waits[reason as usize] += 1;
     }
 
-    /// Packets to `peer` have arrived: queue pairs that wait for the room may try again.
+    /// Records that `packets` packets to `peer` have arrived: queue pairs that wait for credit may try again.
     #[inline]
     pub(crate) fn settle(&mut self, peer: PeerId, packets: u64) {
         if self.peers.settled(peer, packets) {
@@ -204,7 +207,7 @@ impl Core {
         }
     }
 
-    /// As [`Core::settle`], because `peer` has acknowledged the packets.
+    /// As [`Core::settle`], when `peer` has acknowledged the packets.
     #[inline(always)]
     pub(crate) fn settle_acknowledged(&mut self, peer: PeerId, packets: u64) {
         if self.peers.acknowledged(peer, packets) {
@@ -220,14 +223,15 @@ impl Core {
         }
     }
 
-    /// Room at `peer` may have come about otherwise, or been left unused by the one who was woken for it.
+    /// Wakes queue pairs that wait for credit at `peer`, when credit may have become free in another way, or was left
+    /// unused by the queue pair that was woken for it.
     #[inline]
     pub(crate) fn pass_on_room(&mut self, peer: PeerId) {
         self.settle(peer, 0);
     }
 
-    /// As [`Core::pass_on_room`], when nobody knows any more at whom it was: an unreliable queue pair was woken and its
-    /// requests are gone.
+    /// As [`Core::pass_on_room`], for all peers, when the peer is no longer known: an unreliable queue pair was woken
+    /// and its requests no longer exist.
     #[cold]
     pub(crate) fn pass_on_all_room(&mut self) {
         for peer in self.peers.limited() {
@@ -235,16 +239,17 @@ impl Core {
         }
     }
 
-    /// Nothing that stands in any queue is meant for the queue pair that will be in `slot` next.
+    /// Removes all entries of `slot` from all queues, so that none applies to the next queue pair in `slot`.
     pub(crate) fn forget(&mut self, slot: u32) {
         self.control.retain(|control| control.slot != slot);
         self.ready.forget(slot);
         self.peers.forget(slot);
-        // It may have been woken for room that it now leaves to others.
+        // The queue pair may have been woken for credit that others can use now.
         self.pass_on_all_room();
     }
 
-    /// Queues an acknowledgement; false when there is no room and the queue pair must remember that it owes one.
+    /// Queues an acknowledgement; returns false when the queue is full and the queue pair must remember that it owes
+    /// one.
     #[inline]
     pub(crate) fn push_control(&mut self, control: ControlPacket) -> bool {
         if self.control.len() >= CONTROL_QUEUE_MAX {
@@ -256,20 +261,20 @@ impl Core {
     }
 }
 
-/// What an acknowledgement says, before it becomes a packet.
+/// Content of an acknowledgement, before it becomes a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AckKind {
-    /// Everything before `expected` is here.
+    /// All packets before `expected` have been received.
     Ack,
-    /// A packet before the present one is missing; the present one is kept.
+    /// A packet before the current one is missing; the current one is kept.
     Nack(Psn),
-    /// A packet before the present one is missing; the present one is not kept.
+    /// A packet before the current one is missing; the current one is not kept.
     Gap,
-    /// An acknowledgement that reports on losses, in answer to the packet: FaSR.
+    /// An acknowledgement that reports losses, in response to the packet: FaSR.
     Loss(LossCause, Psn, Lost),
-    /// No receive posted.
+    /// No receive is posted (RNR NAK).
     NotReady(u8),
-    /// Refused.
+    /// The request was refused, with this NAK code.
     Refused(NakCode),
 }
 
@@ -284,7 +289,7 @@ impl AckKind {
     }
 }
 
-/// Makes the acknowledgement `kind` of a receiver that expects `expected`, but for its destination, in `packet`.
+/// Writes the acknowledgement `kind` of a receiver that expects `expected`, except for its destination, into `packet`.
 #[inline(always)]
 pub(crate) fn write_ack(packet: &mut Packet, expected: Seq, msn: u32, kind: AckKind, of_responses: bool) {
     let says_ack = matches!(kind, AckKind::Ack | AckKind::Loss(LossCause::Repaired, ..));

@@ -5,30 +5,30 @@ use rnic_wire::Qpn;
 use crate::completion::{Completion, WcFlags, WcStatus};
 use crate::fifo::Fifo;
 
-/// When the owner wants to be told of a completion.
+/// Condition under which the owner is notified of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Notify {
-    /// Not at all: it polls.
+    /// No notification: the owner polls.
     Off,
-    /// Of the next one that is solicited or failed.
+    /// Notification of the next completion that is solicited or failed.
     Solicited,
-    /// Of the next one.
+    /// Notification of the next completion.
     Next,
 }
 
-/// A completion queue: completions in the order in which they came about.
+/// A completion queue: completions in the order in which they were generated.
 #[derive(Debug)]
 pub(crate) struct Cq {
     entries: Fifo<Completion>,
     capacity: usize,
     notify: Notify,
-    /// More came in than fit. Like a NIC's, such a queue is dead.
+    /// Set when more completions were added than fit. As in a hardware NIC, such a queue is unusable.
     overrun: bool,
-    /// Queue pairs that complete here.
+    /// Number of uses of this queue as the send or receive completion queue of a queue pair.
     pub(crate) users: u32,
 }
 
-/// What the owner must hear after a completion was added.
+/// Event that the owner must be notified of after a completion was added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Added {
     Quietly,
@@ -38,7 +38,7 @@ pub(crate) enum Added {
 
 impl Cq {
     pub(crate) fn new(capacity: u32) -> Self {
-        // Large queues are rarely full: they grow into their size.
+        // Large queues are rarely full: memory is allocated as they fill.
         let entries = Fifo::new(Completion::BLANK);
         Self { entries, capacity: capacity as usize, notify: Notify::Off, overrun: false, users: 0 }
     }
@@ -63,7 +63,7 @@ impl Cq {
         Added::Quietly
     }
 
-    /// Takes the newest completion back, if it `is_meant`.
+    /// Removes the newest completion, if `is_meant` returns true for it.
     #[cold]
     pub(crate) fn take_back(&mut self, is_meant: impl Fn(&Completion) -> bool) {
         let newest = (self.entries.len() as u32).checked_sub(1).and_then(|last| self.entries.get(last));
@@ -101,7 +101,7 @@ impl Cq {
         }
     }
 
-    /// How many completions may wait; those that do already are not more.
+    /// Sets the maximum number of waiting completions; the caller ensures that no more wait already.
     pub(crate) fn set_capacity(&mut self, capacity: u32) {
         self.capacity = capacity as usize;
     }
@@ -111,14 +111,14 @@ impl Cq {
     }
 
     pub(crate) fn request_notify(&mut self, notify: Notify) {
-        // A request for any completion is not weakened by a later one for solicited ones (IBA 11.4.2.2).
+        // A request for any completion is not weakened by a later one for solicited completions (IBA 11.4.2.2).
         if self.notify != Notify::Next {
             self.notify = notify;
         }
     }
 }
 
-/// Whether a completion counts as solicited.
+/// Returns whether a completion counts as solicited.
 #[inline]
 pub(crate) fn is_solicited(completion: &Completion) -> bool {
     completion.flags.contains(WcFlags::SOLICITED)

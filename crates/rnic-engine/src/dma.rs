@@ -1,18 +1,18 @@
-//! The engine's hand in memory.
+//! Access of the engine to registered memory.
 
 use rnic_base::limits::SGE_MAX;
 use rnic_wire::AtomicOp;
 
-/// A run of local memory, in the addresses that the body gave when it registered the region.
+/// A contiguous range of local memory, in the addresses that the driver passed when it registered the region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Segment {
     /// Local address of the first byte.
     pub local: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
 }
 
-/// The payload of one packet: as many runs as a request has scatter/gather entries, at most.
+/// Payload of one packet: at most as many ranges as a request has scatter/gather entries.
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
     list: [Segment; SGE_MAX],
@@ -37,55 +37,58 @@ impl Segments {
     }
 }
 
-/// A registered address that cannot be read or written: since the region was registered its owner has unmapped,
-/// shortened, protected or replaced the memory behind it.
+/// Error: a registered address cannot be read or written, because the owner of the memory has unmapped, shortened,
+/// protected or replaced it since the region was registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryFault;
 
-/// Where received bytes go. A body implements this for the packet at hand and passes it to [`crate::Engine::receive`].
+/// Destination of received bytes. A driver implements this trait for the current packet and passes it to
+/// [`crate::Engine::receive`].
 ///
 /// Addresses are local ones ([`crate::MemoryRegion::local`] plus the offset into the region); the engine has checked
-/// key, range and rights, and that atomics are aligned to eight bytes. Calls come in the order in which a program must
-/// see their effects.
+/// key, range and access rights, and that atomics are aligned to eight bytes. The calls are made in the order in which
+/// a program must observe their effects.
 ///
-/// A body whose memory can disappear after its registration answers with a [`MemoryFault`]; some of the bytes may have
-/// been placed by then. The engine turns it into the completion status or NAK of an access that was not allowed. What a
-/// body finds when it reads payload that leaves, it reports with [`crate::Engine::fault_payload`].
+/// A driver whose memory can disappear after its registration returns a [`MemoryFault`]; some of the bytes may have
+/// been placed by then. The engine turns it into the completion status or NAK of an access that was not allowed. When
+/// the driver cannot read the payload of a packet to be sent, it reports this with [`crate::Engine::fault_payload`].
 pub trait Dma {
-    /// Copies bytes `offset .. offset + target.len` of the present packet's payload to `target`. Before the payload of
-    /// a datagram stand the [`crate::GRH_LEN`] bytes of its global route header, and count.
+    /// Copies bytes `offset .. offset + target.len` of the current packet's payload to `target`. The payload of a
+    /// datagram is preceded by the [`crate::GRH_LEN`] bytes of its global route header, which count in `offset`.
     ///
     /// # Errors
     /// When the target cannot be written.
     fn place(&mut self, offset: u32, target: Segment) -> Result<(), MemoryFault>;
 
-    /// Whether the header in front of the present datagram is IPv4's (annex A17.4.5.1: a completion tells which it is).
+    /// Returns whether the header in front of the current datagram is an IPv4 header (annex A17.4.5.1: a completion
+    /// indicates which it is).
     fn has_ipv4_header(&self) -> bool {
         false
     }
 
-    /// Stores the eight bytes of an atomic response or an atomic write, in the host's byte order; as one step for other
+    /// Stores the eight bytes of an atomic response or an atomic write, in the host's byte order; atomically for other
     /// threads when `local` is aligned.
     ///
     /// # Errors
     /// When they cannot be written.
     fn store(&mut self, local: u64, value: u64) -> Result<(), MemoryFault>;
 
-    /// On the eight bytes at `local`: when they equal `compare`, stores `swap`; returns what was there.
+    /// Compares the eight bytes at `local` with `compare` and stores `swap` when they are equal; returns the previous
+    /// value.
     ///
     /// # Errors
     /// When they cannot be read and written; nothing has changed then.
     fn compare_swap(&mut self, local: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault>;
 
-    /// Adds `add` to the eight bytes at `local`, wrapping; returns what was there.
+    /// Adds `add` to the eight bytes at `local`, wrapping; returns the previous value.
     ///
     /// # Errors
     /// As [`Dma::compare_swap`].
     fn fetch_add(&mut self, local: u64, add: u64) -> Result<u64, MemoryFault>;
 
-    /// Copies the present packet's payload aside, to be placed later under the name `handle`: it has come before its
-    /// turn on an ordered Falcon connection. No two that are kept by an engine have the same name, and how many there
-    /// are is bounded by the NIC's resources ([`crate::FalconArrival`]).
+    /// Buffers a copy of the current packet's payload under the name `handle`, to be placed later: the packet arrived
+    /// out of order on an ordered Falcon connection. No two payloads that an engine keeps have the same handle, and
+    /// their number is bounded by the NIC's resources ([`crate::FalconArrival`]).
     fn keep(&mut self, handle: u64) {
         let _ = handle;
     }
@@ -99,14 +102,14 @@ pub trait Dma {
         Ok(())
     }
 
-    /// Forgets what is kept as `handle`. Comes once for every [`Dma::keep`], as late as with the packet that arrives
-    /// after the end of a connection.
+    /// Frees the payload that is kept as `handle`. Called once for every [`Dma::keep`], at the latest with the first
+    /// packet received after the end of the connection.
     fn release(&mut self, handle: u64) {
         let _ = handle;
     }
 }
 
-/// Does `op` at `local`; returns what was there.
+/// Executes `op` at `local`; returns the previous value.
 pub(crate) fn execute<D: Dma>(dma: &mut D, op: AtomicOp, local: u64) -> Result<u64, MemoryFault> {
     match op {
         AtomicOp::CompareSwap { compare, swap } => dma.compare_swap(local, compare, swap),
@@ -114,7 +117,7 @@ pub(crate) fn execute<D: Dma>(dma: &mut D, op: AtomicOp, local: u64) -> Result<u
     }
 }
 
-/// Memory that keeps nothing: for runs in which only timing matters.
+/// A [`Dma`] that stores nothing: for simulations in which only timing matters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDma;
 

@@ -1,4 +1,4 @@
-//! The engine: routes inputs to queue pairs and drains what they want done.
+//! The engine: dispatches inputs to queue pairs and sends the packets that they produce.
 
 mod change;
 mod falcon;
@@ -35,24 +35,24 @@ use table::QpTable;
 #[derive(Debug)]
 pub struct Engine {
     core: Core,
-    /// The state that Falcon's connections share; made with the first.
+    /// State that all Falcon connections share; created with the first Falcon queue pair.
     falcon: Option<Box<Nic>>,
     qps: QpTable,
 }
 
 impl Engine {
-    /// An engine with nothing in it.
+    /// Returns an engine without any objects.
     pub fn new(config: EngineConfig) -> Self {
         Self { qps: QpTable::new(config.secret), core: Core::new(config), falcon: None }
     }
 
-    /// The verbs objects beside queue pairs: what can be asked about them.
+    /// Returns read access to the verbs objects other than queue pairs.
     #[inline]
     pub fn objects(&self) -> &Objects {
         &self.core.objects
     }
 
-    /// The verbs objects beside queue pairs, to make, use and end them.
+    /// Returns mutable access to the verbs objects other than queue pairs: creates, uses and destroys them.
     #[inline]
     pub fn objects_mut(&mut self) -> &mut Objects {
         &mut self.core.objects
@@ -61,15 +61,15 @@ impl Engine {
     /// Queues a send request on `qpn`.
     ///
     /// # Errors
-    /// When the queue is full or not there, its state forbids it, or the request breaks a limit. Nothing was queued
-    /// then. Bad keys and ranges show in the completion, as in verbs.
+    /// When the queue is full or does not exist, its state forbids it, or the request exceeds a limit. Nothing was
+    /// queued then. Bad keys and ranges are reported in the completion, as in verbs.
     #[inline]
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError> {
         let qp = self.qps.find_mut(qpn).ok_or(PostError::UnknownQp)?;
         qp.post_send(&mut self.core, request, 0)
     }
 
-    /// Returns whether [`Engine::post_send`] would take `request` now. Nothing is changed.
+    /// Checks whether [`Engine::post_send`] would accept `request` now. Changes nothing.
     ///
     /// # Errors
     /// As [`Engine::post_send`].
@@ -87,7 +87,7 @@ impl Engine {
         qp.verbs.post_recv(&mut self.core, request)
     }
 
-    /// Takes a packet in. Its payload is what `dma` copies from.
+    /// Processes a received packet. Its payload is the source from which `dma` copies.
     #[inline(always)]
     pub fn receive<D: Dma>(&mut self, now: Time, arrival: Arrival<'_>, dma: &mut D) -> RxOutcome {
         self.core.now = now;
@@ -118,8 +118,8 @@ impl Engine {
         outcome
     }
 
-    /// The next packet to send, if there is one that may leave now. Its payload is [`Engine::segments`] until the next
-    /// call.
+    /// Returns the next packet to send, if there is one that may be sent now. Its payload is [`Engine::segments`] until
+    /// the next call.
     #[inline(always)]
     pub fn transmit(&mut self, now: Time) -> Option<Departure<'_>> {
         self.core.now = now;
@@ -144,53 +144,54 @@ impl Engine {
                 return Some(Departure::Roce(&self.core.out));
             }
         }
-        // Requests may have failed on the way; a dead completion queue takes its queue pairs along.
+        // Requests may have failed in between; an overflowed completion queue makes its queue pairs fail.
         if self.core.is_unsettled {
             self.fail_overrun();
         }
         None
     }
 
-    /// Where the payload of the packet that was last taken with [`Engine::transmit`] lies, in order.
+    /// Returns the memory ranges, in order, that hold the payload of the packet last returned by [`Engine::transmit`].
     #[inline]
     pub fn segments(&self) -> &[Segment] {
         self.core.segments.as_slice()
     }
 
-    /// Returns whether [`Engine::transmit`] may have something to hand out.
+    /// Returns whether [`Engine::transmit`] may return a packet.
     #[inline]
     pub fn has_packets(&self) -> bool {
         !self.core.control.is_empty() || !self.core.ready.is_empty() || self.stamps_departures()
     }
 
-    /// Returns whether packets wait that carry the time at which they leave: whoever hands out several looks at the
-    /// clock in between.
+    /// Returns whether packets wait that carry their departure time: a driver that sends several reads the clock
+    /// between them.
     #[inline]
     pub fn stamps_departures(&self) -> bool {
         self.core.ready.has_falcon()
     }
 
-    /// When [`Engine::tick`] must be called next, at the latest. May be early: a tick at which nothing is due costs
-    /// little.
+    /// Returns the time at which [`Engine::tick`] must be called next, at the latest. The time may be too early: a tick
+    /// at which nothing is due costs little.
     #[inline]
     pub fn next_timeout(&self) -> Option<Time> {
         self.core.timers.next()
     }
 
-    /// Says that nobody drove the engine for `length` until now: its process was off its core, or busy with something
-    /// else. Waits that this fell into are extended, where timeouts follow what is measured, and round trips are
-    /// shorter by it. Bodies call it before they hand in what has come meanwhile, and [`Engine::tick`] after that.
+    /// Reports that the engine was not driven for `length` until now, because its process was descheduled or busy with
+    /// something else. Timeouts that follow measured times are extended when this period falls into them, and
+    /// round-trip times are reduced by it. Drivers call it before they pass in the packets that arrived meanwhile, and
+    /// [`Engine::tick`] after that.
     pub fn note_absence(&mut self, now: Time, length: Duration) {
         self.core.absence = Absence::until(now, length);
     }
 
-    /// Says that all packets that arrived during the last absence have been handed in.
+    /// Reports that all packets that arrived during the last absence have been passed in.
     #[inline]
     pub fn note_caught_up(&mut self) {
         self.core.absence = self.core.absence.caught_up();
     }
 
-    /// Lets everything act that is due.
+    /// Processes all timeouts that are due.
     pub fn tick(&mut self, now: Time) {
         self.core.now = now;
         while let Some((deadline, slot)) = self.core.timers.pop_due(now) {
@@ -206,18 +207,19 @@ impl Engine {
         }
     }
 
-    /// What has been counted so far.
+    /// Returns the statistics collected so far.
     pub fn stats(&self) -> &EngineStats {
         &self.core.stats
     }
 
-    /// What has been counted in the pools that FaSR's queue pairs share.
+    /// Returns the statistics of the pools that FaSR's queue pairs share.
     pub fn pool_stats(&self) -> PoolStats {
         self.core.pools.stats()
     }
 
-    /// The input at hand, for the queue pair in `slot`, is done, and something has failed during it: what a failed
-    /// queue pair's carrier holds of the NIC is given back, and a dead completion queue takes its queue pairs along.
+    /// Settles failures after the current input, for the queue pair in `slot`, has been processed: frees the NIC
+    /// resources that the carrier of a failed queue pair holds, and fails the queue pairs of overflowed completion
+    /// queues.
     #[cold]
     #[inline(never)]
     fn settle_failures(&mut self, slot: u32) {
@@ -228,7 +230,7 @@ impl Engine {
         self.fail_overrun();
     }
 
-    /// A completion queue has overflowed: the queue pairs that use it cannot go on.
+    /// Fails all queue pairs that use an overflowed completion queue.
     #[cold]
     fn fail_overrun(&mut self) {
         while let Some(cq) = self.core.overrun.pop() {

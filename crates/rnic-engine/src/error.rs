@@ -1,7 +1,7 @@
-//! What callers can do wrong, and what peers can.
+//! Errors of callers, and errors of peers.
 //!
-//! Peers' errors never surface as Rust errors: they become a [`DropReason`] in the statistics, a NAK on the wire or a
-//! completion status. Our own bugs are assertions.
+//! Errors of peers never surface as Rust errors: they become a [`DropReason`] in the statistics, a NAK on the wire or a
+//! completion status. Internal bugs are assertions.
 
 use rnic_base::limits;
 
@@ -10,152 +10,152 @@ use rnic_wire::Qpn;
 use crate::state::QpState;
 use crate::state::Service;
 
-/// Why a resource could not be made.
+/// Reason why a resource could not be created or changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ResourceError {
-    /// The size is below the least or above its limit.
+    /// The size is below the minimum or above the maximum.
     #[error("{what}: {asked} is outside {least} to {limit}")]
     Size {
-        /// What was sized.
+        /// The resource or attribute concerned.
         what: &'static str,
-        /// What was asked for.
+        /// Requested size.
         asked: u64,
-        /// The fewest there can be.
+        /// Minimum.
         least: u64,
-        /// The most there can be.
+        /// Maximum.
         limit: u64,
     },
-    /// More is in the queue than would fit.
+    /// The queue holds more entries than would fit.
     #[error("{what}: {asked} are too few for the {holds} that are taken")]
     Holds {
-        /// What was sized.
+        /// The queue concerned.
         what: &'static str,
-        /// What was asked for.
+        /// Requested size.
         asked: u64,
-        /// What is there.
+        /// Entries that the queue holds.
         holds: u64,
     },
-    /// The engine has as many as it can number.
+    /// The engine has the maximum number of such objects.
     #[error("no more than {limit} {what}")]
     Exhausted {
-        /// What there is too much of.
+        /// The type of object.
         what: &'static str,
-        /// The most there can be.
+        /// Maximum number.
         limit: u64,
     },
     /// The number is taken.
     #[error("queue pair number {0:#x} is in use or reserved")]
     NumberTaken(u32),
-    /// What Falcon's queue pairs of a NIC share has one size.
+    /// The resources that the Falcon queue pairs of a NIC share have a single size.
     #[error(
         "transport option resources = {asked}, but this NIC has resources = {has} from its first Falcon queue pair: \
          give all of them the same, or give it to the first alone"
     )]
     FalconResources {
-        /// What was asked for, in percent.
+        /// Requested resources, in percent.
         asked: u32,
-        /// What there is, in percent.
+        /// Resources in use, in percent.
         has: u32,
     },
-    /// NVMe needs a reliable connection on Falcon below it.
+    /// NVMe requires a reliable connection on Falcon.
     #[error("NVMe is carried by reliable connections on Falcon alone: take a transport of that protocol")]
     NvmeWithoutFalcon,
-    /// An adaptive engine is to run on a thread, and nobody starts one.
+    /// An adaptive engine is configured to run on a thread, but the driver starts none.
     #[error(
         "transport option fae_place = thread: this NIC has no thread for the adaptive engine, leave it at datapath"
     )]
     NoAdaptiveThread,
-    /// An identifier names nothing.
+    /// The identifier refers to no object.
     #[error("no such {0}")]
     Unknown(&'static str),
-    /// Something still uses it.
+    /// The object is still in use.
     #[error("{0} is still in use")]
     Busy(&'static str),
 }
 
-/// Why memory could not be registered.
+/// Reason why memory could not be registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MemoryError {
     /// The range wraps around the address space.
     #[error("memory region {addr:#x}+{len} wraps around the address space")]
     Wraps {
-        /// First byte.
+        /// Address of the first byte.
         addr: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
     },
     /// Remote write or atomic access without local write access.
     #[error("remote write and atomic access need local write access too")]
     RemoteWithoutLocalWrite,
-    /// No more regions.
+    /// The maximum number of regions exists.
     #[error("no more than {} memory regions", limits::MEMORY_REGIONS_MAX)]
     Exhausted,
-    /// The key is 0 or that of another region.
+    /// The key is 0 or belongs to another region.
     #[error("memory key {0:#x} is in use or reserved")]
     KeyTaken(u32),
-    /// The key names no region.
+    /// The key refers to no region.
     #[error("no memory region has key {0:#x}")]
     Unknown(u32),
     /// Memory windows are bound to the region.
     #[error("memory windows are bound to the region: take them back first")]
     Bound,
-    /// The identifier names no protection domain.
+    /// The identifier refers to no protection domain.
     #[error("no such protection domain")]
     UnknownDomain,
-    /// No more windows.
+    /// The maximum number of windows exists.
     #[error("no more than {} memory windows", limits::MEMORY_WINDOWS_MAX)]
     WindowsExhausted,
 }
 
-/// Why work could not be posted.
+/// Reason why a work request could not be posted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PostError {
     /// No queue pair has this number.
     #[error("no such queue pair")]
     UnknownQp,
-    /// The identifier names no shared receive queue.
+    /// The identifier refers to no shared receive queue.
     #[error("no such shared receive queue")]
     UnknownSrq,
-    /// The queue takes no work in this state.
+    /// The queue accepts no requests in this state.
     #[error("the queue pair takes no such work in state {0:?}")]
     State(QpState),
-    /// All entries are taken: poll completions first.
+    /// All entries are in use: completions must be polled first.
     #[error("the queue is full")]
     QueueFull,
-    /// More scatter/gather entries than the queue was made for.
+    /// The request has more scatter/gather entries than the queue was created for.
     #[error("{asked} scatter/gather entries, the queue takes {limit}")]
     TooManySges {
-        /// How many there were.
+        /// Number of entries in the request.
         asked: usize,
-        /// How many the queue takes.
+        /// Maximum number of entries.
         limit: usize,
     },
-    /// Longer than a message may be.
+    /// The message exceeds the maximum message length.
     #[error("a message of {0} bytes exceeds {max}", max = limits::MESSAGE_BYTES_MAX)]
     MessageTooLong(u64),
-    /// An atomic's result needs exactly eight local bytes.
+    /// The result of an atomic needs exactly eight local bytes.
     #[error("an atomic operation needs eight bytes of local memory, not {0}")]
     AtomicLength(u64),
-    /// A datagram longer than a packet.
+    /// The datagram is longer than a packet.
     #[error("a datagram of {bytes} bytes exceeds the MTU, {mtu}")]
     DatagramTooLong {
-        /// Its length.
+        /// Length of the datagram in bytes.
         bytes: u64,
-        /// What fits.
+        /// Path MTU in bytes.
         mtu: u32,
     },
     /// The queue pair's service has no such operation.
     #[error("a queue pair of service {0:?} has no such operation")]
     Unsupported(Service),
-    /// A queue pair without order takes messages of one packet, Writes without immediate and Reads apart.
+    /// A queue pair without order accepts only messages of one packet, except for Writes without immediate and Reads.
     #[error("a message of {bytes} bytes needs order: without, one packet of {mtu} bytes is all")]
     TooLongWithoutOrder {
-        /// Its length.
+        /// Length of the message in bytes.
         bytes: u32,
-        /// What fits.
+        /// Path MTU in bytes.
         mtu: u32,
     },
-    /// Programs have no business with management queue pairs.
+    /// The destination is a management queue pair, which programs must not use.
     #[error("queue pair {0} belongs to management")]
     Destination(Qpn),
     /// A receive was posted to a queue pair that has a shared receive queue.
@@ -167,51 +167,51 @@ pub enum PostError {
     /// A request on a queue pair for NVMe that is the target's end.
     #[error("the target's end of NVMe takes no requests: commands go from initiator to target")]
     NvmeTarget,
-    /// A command of NVMe that is no whole blocks, or too long.
+    /// The NVMe command does not cover complete blocks, or is too long.
     #[error(
         "an NVMe command of {bytes} bytes at byte {addr} is not 1 or more whole blocks of {block} bytes, at most {most}"
     )]
     NvmeBlocks {
-        /// Where it begins in the namespace.
+        /// Start address of the command in the namespace, in bytes.
         addr: u64,
-        /// Its bytes.
+        /// Length of the command in bytes.
         bytes: u32,
-        /// Bytes of a block.
+        /// Block size in bytes.
         block: u32,
-        /// Bytes of a command, at most.
+        /// Maximum length of a command in bytes.
         most: u32,
     },
 }
 
-/// Why a queue pair could not change state.
+/// Reason why a queue pair could not be modified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ModifyError {
     /// No queue pair has this number.
     #[error("no such queue pair")]
     UnknownQp,
-    /// There is no such transition.
+    /// The transition does not exist.
     #[error("no transition from {from:?} to {to:?}")]
     Transition {
-        /// Present state.
+        /// Current state.
         from: QpState,
-        /// Wanted state.
+        /// Requested state.
         to: QpState,
     },
-    /// The queue pair's service has no such attribute, or is connected in another way.
+    /// The queue pair's service has no such attribute, or is connected in a different way.
     #[error("not for a queue pair of service {0:?}")]
     Service(Service),
     /// An attribute is out of range.
     #[error("{what}: {asked} is outside {min} to {max}{}", steps_of(*step))]
     Attribute {
-        /// The attribute.
+        /// Name of the attribute.
         what: &'static str,
-        /// What was asked for.
+        /// Requested value.
         asked: u64,
         /// Smallest legal value.
         min: u64,
         /// Largest legal value.
         max: u64,
-        /// Legal values are multiples of it.
+        /// Step: legal values are multiples of it.
         step: u64,
     },
 }
@@ -220,48 +220,48 @@ fn steps_of(step: u64) -> String {
     if step == 1 { String::new() } else { format!(" in steps of {step}") }
 }
 
-/// What became of a received packet.
+/// Result of processing a received packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RxOutcome {
-    /// In order, or an acknowledgement that was used.
+    /// The packet was in order, or was an acknowledgement that was used.
     Accepted,
-    /// Early, and kept.
+    /// The packet arrived out of order and was kept.
     Early,
-    /// Seen before.
+    /// The packet is a duplicate.
     Duplicate,
-    /// Not used.
+    /// The packet was not used.
     Dropped(DropReason),
 }
 
-/// Why a packet was not used.
+/// Reason why a packet was not used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum DropReason {
     /// No queue pair has this number.
     UnknownQp,
-    /// It does not come from the queue pair's peer.
+    /// The packet was not sent by the queue pair's peer.
     WrongPeer,
-    /// Its headers are not those of the queue pair's transport.
+    /// The packet's headers are not those of the queue pair's transport.
     WrongFormat,
-    /// The queue pair's state receives nothing.
+    /// The queue pair does not receive in its current state.
     State,
-    /// Early, and the transport keeps nothing early.
+    /// The packet arrived out of order, and the transport keeps no out-of-order packets.
     OutOfOrder,
-    /// So early, or so old, that the window cannot tell.
+    /// The packet is too far ahead, or too old, for the window to classify it.
     OutOfWindow,
-    /// No receive request posted.
+    /// No receive request was posted.
     ReceiverNotReady,
-    /// Refused with a NAK, or not worth one.
+    /// The request was refused with a NAK, or was dropped without one.
     Refused,
-    /// An acknowledgement of something never sent, or a response to nothing asked.
+    /// An acknowledgement of a packet that was never sent, or a response without a request.
     Unsolicited,
-    /// A datagram with another key than the queue pair's.
+    /// The datagram carries another queue key than the queue pair's.
     QueueKey,
-    /// Seen before, or overtaken by later ones, in an unreliable connection.
+    /// A duplicate, or a packet overtaken by later ones, in an unreliable connection.
     Duplicate,
 }
 
 impl DropReason {
-    /// How many there are.
+    /// Number of drop reasons.
     pub const COUNT: usize = 11;
 }

@@ -1,9 +1,9 @@
-//! RDMA over Falcon: reliable connections whose packets are Falcon's.
+//! RDMA over Falcon: reliable connections that use Falcon packets.
 //!
 //! Sources: OCP RDMA over Falcon Transport, Rev 0.9, sections 6 and 8; OCP Falcon Transport Protocol, Rev 0.9, sections
-//! 6 and 8; Falcon (SIGCOMM'25) section 4. Windows, acknowledgements, gates and transactions are `rnic-falcon`'s; here
-//! is what turns verbs into transactions and back. A queue pair keeps its verbs half: queues, states, checks of memory,
-//! flushing.
+//! 6 and 8; Falcon (SIGCOMM'25) section 4. Windows, acknowledgements, gates and transactions are implemented in
+//! `rnic-falcon`; this module translates verbs into transactions and back. A queue pair keeps its verbs half: queues,
+//! states, memory checks, flushing.
 //!
 //! ```text
 //!   engine/falcon.rs   the doors
@@ -40,26 +40,28 @@
 //! | timeouts exhausted | | retries exceeded |
 //! | memory of our own is gone when a packet is to leave | Resync in its place | a local protection error |
 //!
-//! In verbs' way of errors both queue pairs fail then. A queue pair that refused answers its peer on until it is reset:
-//! the peer needs the acknowledgement of the Resync that follows a NACK. Completing in error, the request alone fails,
-//! and what belongs to the same message is refused with it; failures of one's own memory, and of the connection,
-//! remain fatal.
+//! With error handling as in verbs, both queue pairs fail then. A queue pair that refused a request continues to
+//! respond to its peer until it is reset: the peer needs the acknowledgement of the Resync that follows a NACK. With
+//! "complete in error", only the request fails, and other transactions of the same message are refused with it;
+//! failures of local memory, and of the connection, remain fatal.
 //!
 //! Choices, where the sources are silent:
 //!
-//! * a queue pair's number is its connection identifier; PSNs and RSNs begin at the PSNs that connection set-up has
-//!   agreed on. A queue pair that has not been told its own yet learns them from the bases in the peer's first packet;
-//! * a Pull's answer has its place in the message as "only": a target knows a Read by its pieces;
-//! * Reads and atomics under way are bounded where they begin (`max_rd_atomic`), as in RoCE; of the pieces of a Read,
-//!   as many are under way as there may be transactions;
-//! * the answer to an atomic that is refused has the code in place of the value, that to a Read in place of the address
-//!   in its sink tag (STETH), which a failed answer has no use for; one without a code is a remote access error;
-//! * without order, a message takes the receive that is the oldest when it comes, not the one that its number names;
-//! * a Read is cut where packets are full, not where a piece of the initiator's memory ends (6.7 says both): the sink
-//!   of a part that goes to two pieces is zeros. The initiator places by its own list, so a target of any make serves
-//!   it;
-//! * the number of a packet (SN) is compared in responses alone: a target knows what is missing, and the order, by
-//!   RSNs, and a Pull of a request that is no more has none (`request.rs`, `headers`).
+//! * a queue pair's number is its connection identifier; PSNs and RSNs start at the PSNs that connection setup has
+//!   agreed on. A queue pair whose own start number is not set yet learns it from the bases in the peer's first packet;
+//! * a Pull's response has the position "only" in the message: a target recognises a Read by its parts;
+//! * Reads and atomics in flight are limited at their initiator (`max_rd_atomic`), as in RoCE; of the parts of a Read,
+//!   as many are in flight as transactions are permitted;
+//! * the response to an atomic that is refused carries the code in place of the value, that to a Read in place of the
+//!   address in its sink tag (STETH), which a failed response has no use for; a response without a code is a remote
+//!   access error;
+//! * without order, a message consumes the receive that is the oldest when it arrives, not the one that its number
+//!   names;
+//! * a Read is split where packets are full, not where a piece of the initiator's memory ends (6.7 specifies both): the
+//!   sink of a part that covers two pieces is zeros. The initiator places data by its own list, so targets of any
+//!   implementation can serve it;
+//! * the sequence number of a packet (SN) is compared in responses only: a target detects missing packets, and the
+//!   order, by RSNs, and a Pull of a request that no longer exists has none (`request.rs`, `headers`).
 
 mod drive;
 mod header;
@@ -91,52 +93,52 @@ use room::CreditUse;
 pub(crate) use drive::tick_nic;
 pub(crate) use nic::{Lack, Nic, SLOT};
 
-/// Entries of a queue pair in the timer heap that are good: one for each kind of timeout, about. Where there are more,
-/// one is armed anew when its turn comes.
+/// Maximum number of valid entries of a queue pair in the timer heap: about one for each type of timeout. When more are
+/// needed, the displaced one is armed again when its time comes.
 const ALARMS_MAX: usize = 4;
 
-/// Entries of a queue pair in the timer heap, with those that are not good any more.
+/// Maximum number of entries of a queue pair in the timer heap, including those that are no longer valid.
 const TIMER_ENTRIES: usize = 4 * ALARMS_MAX;
 
-/// A queue pair's Falcon connection, and its place in the rings of the NIC.
+/// A queue pair's Falcon connection, and its position in the rings of the NIC.
 #[derive(Debug)]
 pub(crate) struct FalconEnd {
     schedule: Schedule,
-    /// Made with the first packet in either direction.
+    /// The connection; created with the first packet in either direction.
     link: Option<Box<Link>>,
-    /// NVMe is the upper layer, in this role.
+    /// Role in NVMe, when NVMe is the upper layer.
     nvme: Option<Box<NvmeRole>>,
 }
 
-/// Where a queue pair stands in the rings and in the timer heap of its NIC.
+/// State of a queue pair in the rings and in the timer heap of its NIC.
 #[derive(Debug)]
 struct Schedule {
-    /// In the ring of those who can send.
+    /// Set while it is in the ring of queue pairs that can send.
     queued: bool,
-    /// In which rings of those who wait for resources.
+    /// Rings of queue pairs blocked on resources that it is in.
     waits: Lacks,
-    /// Its entries in the timer heap that are good, earliest first. Acknowledgements wait for microseconds, probes and
-    /// packets for many more: what was armed for the latter stays good while the former go before it.
+    /// Its valid entries in the timer heap, earliest first. Acknowledgements wait for microseconds, probes and packets
+    /// for much longer: an entry armed for the latter stays valid while the former expire before it.
     alarms: [Deadline; ALARMS_MAX],
     /// Its far deadline ([`crate::timer::Timers::move_far`]).
     far: Deadline,
 }
 
-/// A connection, and what its upper layer keeps of it.
+/// A connection, and the state that its upper layer keeps for it.
 #[derive(Debug)]
 struct Link {
     connection: Connection,
-    /// Which of the NIC's adaptive engines is its.
+    /// Index of its adaptive engine in the NIC.
     adaptive: usize,
     mapping: Mapping,
     credit: CreditUse,
 }
 
-// There are very many of them: it shall not grow unseen into another size class of the allocator.
+// Very many of these exist: the type must not grow unnoticed into another size class of the allocator.
 const _: () = assert!(size_of::<Link>() <= 1_608);
 
 impl Schedule {
-    /// Puts the queue pair in `slot` into the ring of those who can send.
+    /// Adds the queue pair in `slot` to the ring of queue pairs that can send.
     #[inline]
     fn enlist(&mut self, slot: u32, core: &mut Core) {
         if !self.queued {
@@ -145,7 +147,7 @@ impl Schedule {
         }
     }
 
-    /// Puts it into the ring of those who wait for resources.
+    /// Adds it to the ring of queue pairs blocked on `lack`.
     fn wait_for(&mut self, nic: &mut Nic, slot: u32, lack: Lack) {
         if !self.waits.has(lack) {
             self.waits.add(lack);
@@ -162,10 +164,10 @@ impl Schedule {
         }
     }
 
-    /// Wakes it at `timeout`, before all its other entries in the timer heap.
+    /// Arms an entry at `timeout`, which is before all its other entries in the timer heap.
     #[inline(never)]
     fn arm(&mut self, slot: u32, core: &mut Core, timeout: Deadline) {
-        // Where there is no place, the earliest gives way: its entry is the first to leave the heap.
+        // When the array is full, the earliest entry is replaced: it is the first to leave the heap.
         if !self.alarms[ALARMS_MAX - 1].is_set() {
             self.alarms.rotate_right(1);
         }
@@ -176,19 +178,19 @@ impl Schedule {
 }
 
 impl FalconEnd {
-    /// Returns the end of a connection that there is not yet; `nvme` is its role where NVMe is the upper layer.
+    /// Returns the state of a connection that does not exist yet; `nvme` is its role where NVMe is the upper layer.
     pub(crate) fn new(nvme: Option<Box<NvmeRole>>) -> Self {
         let alarms = [Deadline::NEVER; ALARMS_MAX];
         let schedule = Schedule { queued: false, waits: Lacks::NONE, alarms, far: Deadline::NEVER };
         Self { schedule, link: None, nvme }
     }
 
-    /// Returns the role in NVMe, where that is the upper layer.
+    /// Returns the role in NVMe, where NVMe is the upper layer.
     pub(crate) fn nvme_role(&self) -> Option<&NvmeRole> {
         self.nvme.as_deref()
     }
 
-    /// Returns how many packets of NVMe from the peer made no sense.
+    /// Returns the number of invalid NVMe packets received from the peer.
     pub(crate) fn nvme_errors(&self) -> u64 {
         self.link.as_deref().map_or(0, |link| link.mapping.nvme_errors())
     }
@@ -202,7 +204,7 @@ impl FalconEnd {
         }
     }
 
-    /// The device behind its namespace has served `io`.
+    /// Handles completion of `io` by the device of its namespace.
     pub(crate) fn served(&mut self, io: &Io, verbs: &Verbs, core: &mut Core) {
         if let Some(end) = self.link.as_deref_mut().and_then(|link| link.mapping.nvme()) {
             end.served(io);
@@ -210,23 +212,25 @@ impl FalconEnd {
         }
     }
 
-    /// Returns the packet delivery layer of its connection, to look at; none before the first packet and after the end.
+    /// Returns read access to the packet delivery layer of its connection; `None` before the first packet and after the
+    /// end.
     pub(crate) fn delivery(&self) -> Option<&Delivery> {
         self.link.as_deref().map(|link| link.connection.delivery())
     }
 
-    /// Returns what can be asked about a connection, with transactions for packets: the first not acknowledged, the
-    /// next never sent, the request expected, the response expected.
+    /// Returns the sequence numbers of a connection that can be queried, in transactions instead of packets: the first
+    /// not acknowledged, the next never sent, the request expected, the response expected.
     pub(crate) fn numbers(&self, first_sent: Seq, first_received: Seq) -> [Seq; 4] {
         let stats = self.link.as_ref().map(|link| *link.connection.transactions().stats()).unwrap_or_default();
         let una = first_sent + stats.completed;
         [una, first_sent + stats.submitted, first_received + stats.delivered, una]
     }
 
-    /// Returns whether `deadline`, which has come up in the timer heap, is one of ours; then it is so no more.
+    /// Returns whether `deadline`, which has expired in the timer heap, is a valid entry of this queue pair; removes
+    /// it.
     pub(crate) fn take_alarm(&mut self, deadline: Deadline) -> bool {
         if self.schedule.far == deadline {
-            // It is out of the set already.
+            // The entry has already been removed from the set of far deadlines.
             self.schedule.far = Deadline::NEVER;
             return true;
         }

@@ -1,11 +1,11 @@
 //! A queue of plain values.
 //!
-//! `VecDeque` would do, and did; but three of these lie on the path of every packet, and without drop glue, lazy growth
-//! and two-part slices a push or a pop is five instructions instead of fifteen.
+//! `VecDeque` would work, and was used before; but three of these queues are used for every packet, and without drop
+//! glue, lazy growth and two-part slices a push or a pop takes five instructions instead of fifteen.
 
 use rnic_base::near_at;
 
-/// First in, first out. Grows by doubling; never shrinks.
+/// A first-in, first-out queue. Grows by doubling; never shrinks.
 #[derive(Debug)]
 pub(crate) struct Fifo<T> {
     entries: Box<[T]>,
@@ -15,7 +15,7 @@ pub(crate) struct Fifo<T> {
 }
 
 impl<T: Copy> Fifo<T> {
-    /// An empty queue; `blank` fills slots that hold nothing.
+    /// Returns an empty queue; `blank` fills unused slots.
     pub(crate) fn new(blank: T) -> Self {
         Self { entries: Box::default(), head: 0, tail: 0, blank }
     }
@@ -45,19 +45,19 @@ impl<T: Copy> Fifo<T> {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Has the front brought near.
+    /// Prefetches the front entry.
     #[inline]
     pub(crate) fn touch(&self) {
         near_at(&self.entries, self.slot(self.head));
     }
 
-    /// Value number `index` from the front.
+    /// Returns the value at `index` from the front.
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<T> {
         (index < self.tail.wrapping_sub(self.head)).then(|| self.entries[self.slot(self.head.wrapping_add(index))])
     }
 
-    /// Puts `value` before everything else.
+    /// Inserts `value` before all others.
     #[inline]
     pub(crate) fn push_front(&mut self, value: T) {
         if self.len() == self.entries.len() {
@@ -68,7 +68,7 @@ impl<T: Copy> Fifo<T> {
         self.entries[slot] = value;
     }
 
-    /// Forgets the value that was pushed last.
+    /// Drops the value that was pushed last.
     pub(crate) fn drop_newest(&mut self) {
         if !self.is_empty() {
             self.tail = self.tail.wrapping_sub(1);
@@ -85,7 +85,7 @@ impl<T: Copy> Fifo<T> {
         Some(value)
     }
 
-    /// Keeps only what `keep` says, in order. For the slow path.
+    /// Keeps only the values for which `keep` returns true, in order. For the slow path.
     pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
         for _ in 0..self.len() {
             if let Some(value) = self.pop().filter(&keep) {

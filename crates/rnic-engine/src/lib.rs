@@ -12,21 +12,23 @@
 //!
 //! # The contract
 //!
-//! An [`Engine`] is a state machine. Everything it knows comes in with `now`; everything it wants done comes out when
-//! the caller drains it. After every input, in any order, the caller
+//! An [`Engine`] is a state machine. All its inputs carry the current time `now`; all its outputs are fetched by the
+//! caller. After every input, in any order, the caller
 //!
-//! 1. takes packets from [`Engine::transmit`] while its link has room,
-//! 2. takes completions with [`Objects::poll_cq`] and notices with [`Objects::poll_event`],
+//! 1. takes packets from [`Engine::transmit`] while its link can accept them,
+//! 2. takes completions with [`Objects::poll_cq`] and events with [`Objects::poll_event`],
 //! 3. sleeps at most until [`Engine::next_timeout`], then calls [`Engine::tick`].
 //!
 //! Inputs are: [`Engine::post_send`], [`Engine::post_recv`] and [`Objects::post_srq_recv`] (work), [`Engine::receive`]
-//! (a packet), [`Engine::tick`] (time). Time must not run backwards; equal instants are fine.
+//! (a packet), [`Engine::tick`] (time). Time must not run backwards; equal instants are allowed.
 //!
-//! Payload never enters: a [`Transmit`] is accompanied by a list of [`Segment`]s of registered memory from which the
-//! caller gathers, and during `receive` the engine tells a [`Dma`] port where the bytes at hand belong.
+//! Payload never enters the engine: a [`Transmit`] is accompanied by a list of [`Segment`]s of registered memory from
+//! which the caller gathers, and during `receive` the engine instructs a [`Dma`] port where to place the received
+//! bytes.
 //!
-//! A packet of Falcon's is up to two cache lines, one of the RoCE family's one: they are two types, and [`Arrival`] and
-//! [`Departure`] say which it is. They are references, so that nothing on the way of the smaller one becomes larger.
+//! A Falcon packet takes up to two cache lines, a packet of the RoCE family one: they are two types, and [`Arrival`]
+//! and [`Departure`] distinguish them. These hold references, so that the path of the smaller type does not become more
+//! expensive.
 
 mod completion;
 mod config;
@@ -86,24 +88,26 @@ pub use wr::{DatagramAddress, RecvRequest, RemoteMemory, SendFlags, SendOp, Send
 use ::core::fmt;
 use ::core::num::NonZeroU32;
 
-/// Bytes of the global route header that stands before a received datagram: the body supplies it, as the first bytes of
-/// the payload that it hands to its [`Dma`] (over IPv4: 20 bytes of nothing, then the IP header; annex A17.4.5.1).
+/// Length in bytes of the global route header that precedes a received datagram: the driver supplies it, as the first
+/// bytes of the payload that it passes to its [`Dma`] (over IPv4: 20 unused bytes, then the IP header; annex
+/// A17.4.5.1).
 pub const GRH_LEN: u32 = 40;
 
-/// A protection domain.
+/// Identifier of a protection domain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct PdId(pub(crate) u32);
 
-/// A completion queue.
+/// Identifier of a completion queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CqId(pub(crate) u32);
 
-/// A shared receive queue.
+/// Identifier of a shared receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SrqId(NonZeroU32);
 
 impl SrqId {
-    /// The one at `index` of the engine's table. Numbers start at 1, so that having none takes no room in a queue pair.
+    /// Returns the identifier of the queue at `index` of the engine's table. Numbers start at 1, so that `None` takes
+    /// no extra memory in a queue pair.
     pub(crate) fn at(index: usize) -> Self {
         Self(NonZeroU32::new(index as u32 + 1).expect("fewer than 2^32 shared receive queues"))
     }
@@ -112,7 +116,7 @@ impl SrqId {
         self.0.get() as usize - 1
     }
 
-    /// The number by which packets of extended reliable connections name it.
+    /// Returns the number by which packets of extended reliable connections refer to it.
     pub fn number(self) -> u32 {
         self.0.get()
     }
@@ -122,13 +126,13 @@ impl SrqId {
     }
 }
 
-/// The network address at the other end, as the body numbers them. The engine only compares and counts: a packet for a
+/// Number of a remote network address, assigned by the driver. The engine only compares and counts: a packet for a
 /// queue pair must come from the peer that the queue pair is connected to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PeerId(pub u32);
 
 impl PeerId {
-    /// The number that no peer has: bodies do not hand it out.
+    /// Number of no peer: drivers do not assign it.
     pub const NOBODY: Self = Self(u32::MAX);
 }
 

@@ -1,4 +1,4 @@
-//! Memory regions: what a key grants.
+//! Memory regions: the rights that a key grants.
 
 mod index;
 pub(crate) mod windows;
@@ -18,73 +18,73 @@ bitflags! {
     pub struct Access: u8 {
         /// Receives and read responses may be written into it.
         const LOCAL_WRITE = 1;
-        /// Peers may write.
+        /// Peers may write to it.
         const REMOTE_WRITE = 2;
-        /// Peers may read.
+        /// Peers may read it.
         const REMOTE_READ = 4;
-        /// Peers may do atomics.
+        /// Peers may execute atomics on it.
         const REMOTE_ATOMIC = 8;
-        /// A peer's Send with invalidate may take the key back.
+        /// A peer's Send with invalidate may invalidate the key.
         const REMOTE_INVALIDATE = 16;
         /// Memory windows may be bound to it.
         const BIND = 32;
-        /// Peers may ask that what they have written is visible to everybody.
+        /// Peers may request global visibility of the data that they have written.
         const FLUSH_GLOBAL = 64;
-        /// Peers may ask that what they have written is persistent.
+        /// Peers may request persistence of the data that they have written.
         const FLUSH_PERSISTENT = 128;
     }
 }
 
-/// A key: lkey and rkey at once, as most NICs have it.
+/// A memory key: used as lkey and rkey, as in most NICs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Key(pub u32);
 
-/// A range of virtual addresses, where it really lies, and who may touch it.
+/// A range of virtual addresses with its local location and its access rights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryRegion {
     /// Protection domain: only queue pairs of the same one may use the region.
     pub pd: PdId,
-    /// First virtual address, as work requests and peers name it.
+    /// First virtual address, as used in work requests and by peers.
     pub addr: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// The body's address of the first byte, as [`crate::Segment`]s name it.
+    /// The driver's address of the first byte, as used in [`crate::Segment`]s.
     pub local: u64,
-    /// Rights.
+    /// Access rights.
     pub access: Access,
 }
 
 impl MemoryRegion {
-    /// The local address of `addr`, when `len` bytes there are within the region and `access` to them is granted within
-    /// `pd`.
+    /// Returns the local address of `addr`, when `len` bytes there are within the region and `access` to them is
+    /// granted within `pd`.
     #[inline(always)]
     pub(crate) fn resolve(&self, pd: PdId, addr: u64, len: u64, access: Access) -> Result<u64, Refused> {
         let offset = addr.wrapping_sub(self.addr);
-        // `offset <= len of region` also refuses addresses below it, which wrap to something huge.
+        // `offset <= len of region` also refuses addresses below the region, whose offset wraps to a huge value.
         let inside = offset <= self.len && len <= self.len - offset;
         if inside && self.pd == pd && self.access.contains(access) { Ok(self.local + offset) } else { Err(Refused) }
     }
 }
 
-/// Why an access is refused. Callers turn it into the status that fits their side.
+/// Error: an access is refused. Callers turn it into the status that fits their side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Refused;
 
-/// The region behind each key.
+/// Table of memory regions by key.
 ///
-/// Keys come from the host, which draws them at random ([`crate::Objects::register_as`]), or are made here: the
-/// region's slot and a generation, 24 and 8 bits, sent through a bijection. Keys that are made here can be guessed:
-/// eight of them give the others away. They are for simulations.
+/// Keys are either passed by the host, which generates them at random ([`crate::Objects::register_as`]), or generated
+/// here: the region's slot and a generation, 24 and 8 bits, mapped by a bijection. Keys that are generated here can be
+/// guessed: eight of them suffice to compute the others. They are for simulations.
 #[derive(Debug)]
 pub(crate) struct MrTable {
     slots: Vec<Slot>,
     index: KeyIndex,
     free: Vec<u32>,
     veil: Veil,
-    /// Regions that have changed or gone, so far.
+    /// Number of changes and deregistrations of regions so far.
     version: u64,
     windows: Windows,
-    /// Prefixes of windows' keys that have been drawn, so far.
+    /// Number of window key prefixes generated so far.
     prefixes: u32,
 }
 
@@ -108,7 +108,7 @@ impl MrTable {
         }
     }
 
-    /// Whether a region can be as it says.
+    /// Checks whether the attributes of a region are valid.
     fn check(region: &MemoryRegion) -> Result<(), MemoryError> {
         if region.addr.checked_add(region.len).is_none() || region.local.checked_add(region.len).is_none() {
             return Err(MemoryError::Wraps { addr: region.addr, len: region.len });
@@ -120,7 +120,7 @@ impl MrTable {
         Ok(())
     }
 
-    /// Registers a region under `key`, or under one that is made here.
+    /// Registers a region under `key`, or under a generated one.
     pub(crate) fn register(&mut self, region: MemoryRegion, key: Option<Key>) -> Result<Key, MemoryError> {
         Self::check(&region)?;
         if let Some(Key(key)) = key
@@ -132,7 +132,7 @@ impl MrTable {
             Some(index) => index,
             None if self.slots.len() as u64 == u64::from(MEMORY_REGIONS_MAX) => return Err(MemoryError::Exhausted),
             None => {
-                // The generation starts anywhere, so that slots cannot be told apart by age.
+                // The generation starts at an arbitrary value, so that slots cannot be distinguished by age.
                 let generation = self.veil.cover(self.slots.len() as u32) as u8;
                 self.slots.push(Slot { key: 0, generation, region: None });
                 self.slots.len() as u32 - 1
@@ -146,7 +146,7 @@ impl MrTable {
         Ok(key)
     }
 
-    /// The next key of a slot that nobody else has: a key from the body may be in the way.
+    /// Returns the next free key of a slot: a key passed by the driver may already use a generated value.
     fn make_key(&mut self, index: u32) -> Key {
         loop {
             let slot = &mut self.slots[index as usize];
@@ -163,7 +163,7 @@ impl MrTable {
         self.slot_of(key).is_some() || self.windows.has(key)
     }
 
-    /// Puts `region` behind `key`; answers what was there.
+    /// Replaces the region of `key` by `region`; returns the old one.
     pub(crate) fn reregister(&mut self, key: Key, region: MemoryRegion) -> Result<MemoryRegion, MemoryError> {
         Self::check(&region)?;
         let index = self.slot_of(key.0).ok_or(MemoryError::Unknown(key.0))?;
@@ -186,19 +186,20 @@ impl MrTable {
         Ok(region)
     }
 
-    /// What has been granted since this was the same is still granted.
+    /// Returns the version of the table: a right that was granted at this version is still granted while the version is
+    /// the same.
     #[inline]
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// Returns whether the key may be taken back because the peer of queue pair `qpn` asks for it.
+    /// Checks whether the key may be invalidated at the request of the peer of queue pair `qpn`.
     pub(crate) fn check_invalidate(&self, pd: PdId, qpn: Qpn, key: u32) -> Result<(), Refused> {
         let Some(region) = self.get(key) else { return self.windows.check_invalidate(pd, qpn, key) };
         if region.pd == pd && region.access.contains(Access::REMOTE_INVALIDATE) { Ok(()) } else { Err(Refused) }
     }
 
-    /// Takes the key back because the peer of queue pair `qpn` asked for it.
+    /// Invalidates the key at the request of the peer of queue pair `qpn`.
     pub(crate) fn invalidate(&mut self, pd: PdId, qpn: Qpn, key: u32) -> Result<(), Refused> {
         self.check_invalidate(pd, qpn, key)?;
         if self.windows.has(key) {
@@ -212,13 +213,13 @@ impl MrTable {
         self.slots[self.slot_of(key)? as usize].region.as_ref()
     }
 
-    /// The local address of `addr`, when `key` grants `access` to `len` bytes there within `pd`.
+    /// Returns the local address of `addr`, when `key` grants `access` to `len` bytes there within `pd`.
     #[inline]
     pub(crate) fn resolve(&self, pd: PdId, key: u32, addr: u64, len: u64, access: Access) -> Result<u64, Refused> {
         self.get(key).ok_or(Refused)?.resolve(pd, addr, len, access)
     }
 
-    /// As [`MrTable::resolve`], for what the peer of queue pair `qpn` names: `key` may be a window's.
+    /// As [`MrTable::resolve`], for keys used by the peer of queue pair `qpn`: `key` may be a window's.
     #[inline]
     pub(crate) fn resolve_remote(
         &self,
@@ -234,18 +235,18 @@ impl MrTable {
         }
     }
 
-    /// The protection domain of what `key` grants something of.
+    /// Returns the protection domain of the region or window with `key`.
     pub(crate) fn domain_of(&self, key: u32) -> Option<PdId> {
         self.get(key).or_else(|| self.windows.grant(key)).map(|region| region.pd)
     }
 
-    /// First address and bytes of what `key` grants something of.
+    /// Returns first address and length in bytes of the region or window with `key`.
     pub(crate) fn extent(&self, key: u32) -> Option<(u64, u64)> {
         self.get(key).or_else(|| self.windows.grant(key)).map(|region| (region.addr, region.len))
     }
 
-    /// Makes a window of `pd`, which grants nothing yet; answers its first key. Its upper 24 bits are those of `key`,
-    /// or are made here.
+    /// Creates a window of `pd`, which grants nothing yet; returns its first key. Its upper 24 bits are those of `key`,
+    /// or are generated here.
     pub(crate) fn allocate_window(&mut self, pd: PdId, kind: WindowKind, key: Option<Key>) -> Result<Key, MemoryError> {
         if self.windows.len() >= MEMORY_WINDOWS_MAX as usize {
             return Err(MemoryError::WindowsExhausted);
@@ -271,17 +272,17 @@ impl MrTable {
         }
     }
 
-    /// Returns whether no key that begins so is anybody's.
+    /// Returns whether no key with the prefix of `key` is in use.
     fn is_free_prefix(&self, key: u32) -> bool {
         !self.windows.has(key) && (0..=0xff).all(|tag| self.get(key | tag).is_none())
     }
 
-    /// Ends a window, bound or not.
+    /// Destroys a window, bound or not.
     pub(crate) fn free_window(&mut self, key: Key) -> Result<(), MemoryError> {
         self.windows.remove(key.0).ok_or(MemoryError::Unknown(key.0))
     }
 
-    /// The windows.
+    /// Returns the windows.
     pub(crate) fn windows(&self) -> &Windows {
         &self.windows
     }
@@ -292,12 +293,12 @@ impl MrTable {
         self.windows.bind(pd, qpn, binding, region.as_ref())
     }
 
-    /// Takes a window back on behalf of queue pair `qpn` itself.
+    /// Invalidates a window on behalf of queue pair `qpn` itself.
     pub(crate) fn invalidate_own(&mut self, pd: PdId, qpn: Qpn, key: u32) -> Result<(), Refused> {
         self.windows.invalidate(pd, qpn, key)
     }
 
-    /// Queue pair `qpn` is no more.
+    /// Invalidates the windows of type 2 bound by queue pair `qpn`, which is being destroyed.
     pub(crate) fn leave_qp(&mut self, qpn: Qpn) {
         self.windows.leave_qp(qpn);
     }
@@ -307,14 +308,14 @@ impl MrTable {
         is_used || self.windows.use_domain(pd)
     }
 
-    /// The slot of the region that has this key.
+    /// Returns the slot of the region that has this key.
     #[inline]
     fn slot_of(&self, key: u32) -> Option<u32> {
         self.index.find(key, |slot| self.slots[slot as usize].key)
     }
 }
 
-/// A bijection on 32 bits: multiply, fold, multiply. It scatters keys and hides nothing.
+/// A bijection on 32 bits: multiply, fold, multiply. It scatters keys and provides no secrecy.
 #[derive(Clone, Copy, Debug)]
 struct Veil {
     whitener: u32,

@@ -1,4 +1,4 @@
-//! What queue pairs are in NVMe, the namespaces of a NIC, and the devices behind them.
+//! Roles of queue pairs in NVMe, the namespaces of a NIC, and the devices behind them.
 
 use std::collections::BTreeSet;
 
@@ -14,52 +14,53 @@ use crate::timer::{Deadline, Timers};
 use crate::wq::{SendWqe, WqeOp};
 use crate::wr::SendFlags;
 
-/// The end of NVMe that a queue pair is.
+/// NVMe role of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NvmeRole {
-    /// Its requests are commands to a namespace of the peer's.
+    /// Initiator: its requests are commands to a namespace of the peer.
     Initiator(NvmeInitiator),
-    /// It serves the peer's commands from a namespace of this NIC.
+    /// Target: it serves the peer's commands from a namespace of this NIC.
     Target(NamespaceId),
 }
 
-/// What an initiator must know.
+/// Attributes of an initiator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NvmeInitiator {
-    /// The namespace, by the target's number.
+    /// Number of the namespace at the target.
     pub namespace: u16,
-    /// A block has 2^this bytes, 9 to 12: addresses and lengths of requests are multiples of it.
+    /// Base-2 logarithm of the block size in bytes, 9 to 12: addresses and lengths of requests are multiples of the
+    /// block size.
     pub block_log2: u32,
-    /// Which transactions a Read is.
+    /// Type of transactions that a Read uses.
     pub reads: Reads,
-    /// How long a command may take.
+    /// Maximum duration of a command.
     pub timeout: Duration,
 }
 
-/// A namespace of a NIC.
+/// Identifier of a namespace of a NIC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NamespaceId(pub(crate) u32);
 
-/// What a namespace is.
+/// Attributes of a namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NamespaceConfig {
-    /// Its number, which initiators say.
+    /// Number by which initiators refer to it.
     pub number: u16,
-    /// Its blocks.
+    /// Size in blocks.
     pub blocks: u64,
-    /// The protection domain of its memory.
+    /// Protection domain of its memory.
     pub pd: PdId,
-    /// The address of its first byte, in the region with `key`. What that does not cover, or what cannot be read or
-    /// written there, is a fault of the medium.
+    /// Address of its first byte, in the region with `key`. Bytes that the region does not cover, or that cannot be
+    /// read or written, are reported as media errors.
     pub addr: u64,
-    /// The key of the region.
+    /// Key of the region.
     pub key: Key,
-    /// The device: when it has read and written. Its blocks are the namespace's.
+    /// The device, which determines when reads and writes are done. Its block size is the namespace's.
     pub device: DeviceConfig,
 }
 
 impl NvmeRole {
-    /// Checks that `wqe` is a command that an initiator can give.
+    /// Checks that `wqe` is a valid command of an initiator.
     pub(crate) fn check(&self, wqe: &SendWqe) -> Result<(), PostError> {
         let Self::Initiator(NvmeInitiator { block_log2, .. }) = self else { return Err(PostError::NvmeTarget) };
         if !matches!(wqe.op, WqeOp::Read | WqeOp::Write) || wqe.flags.contains(SendFlags::FENCE) {
@@ -74,7 +75,7 @@ impl NvmeRole {
     }
 }
 
-/// Checks the size of a block: 512 to 4096 bytes.
+/// Checks the block size: 512 to 4096 bytes.
 pub(crate) fn check_block(block_log2: u32) -> Result<(), ResourceError> {
     size("bytes of a block (as a power of two)", block_log2.into(), 9, 12)
 }
@@ -84,16 +85,17 @@ fn size(what: &'static str, asked: u64, least: u64, limit: u64) -> Result<(), Re
     if fits { Ok(()) } else { Err(ResourceError::Size { what, asked, least, limit }) }
 }
 
-/// The name of the drives among the slots that wait for their time.
+/// Slot value that represents the drives in the timers.
 pub(crate) const SLOT: u32 = u32::MAX - 1;
 
-/// All namespaces of a NIC, each with a device of its own, which the targets in front of it share.
+/// All namespaces of a NIC, each with a device of its own, which the targets that serve it share.
 #[derive(Debug)]
 pub(crate) struct Drives {
     namespaces: Vec<Option<Namespace>>,
-    /// Those whose devices have something under way, by when the next of it is done: nobody looks at idle ones.
+    /// Namespaces whose devices have requests in flight, by the completion time of the next one; idle namespaces are
+    /// not searched.
     busy: BTreeSet<(Time, u32)>,
-    /// Where their entry in the timer heap stands.
+    /// Deadline of the drives' own entry in the timer heap.
     armed: Deadline,
 }
 
@@ -101,9 +103,9 @@ pub(crate) struct Drives {
 struct Namespace {
     config: NamespaceConfig,
     drive: Drive,
-    /// Targets in front of it.
+    /// Number of targets that serve it.
     users: u32,
-    /// By which time it is among the busy ones, if it is.
+    /// Time under which it is in `busy`, if it is.
     listed: Option<Time>,
 }
 
@@ -112,7 +114,7 @@ impl Drives {
         Self { namespaces: Vec::new(), busy: BTreeSet::new(), armed: Deadline::NEVER }
     }
 
-    /// Makes a namespace.
+    /// Creates a namespace.
     pub(crate) fn create(&mut self, config: &NamespaceConfig) -> Result<NamespaceId, ResourceError> {
         let DeviceConfig { queue_depth, block_log2, .. } = config.device;
         size("queue depth of the device", queue_depth.into(), 1, QUEUE_DEPTH_MAX.into())?;
@@ -130,7 +132,7 @@ impl Drives {
         Ok(NamespaceId(index as u32))
     }
 
-    /// Ends a namespace that no target is in front of.
+    /// Destroys a namespace that no target serves.
     pub(crate) fn destroy(&mut self, id: NamespaceId) -> Result<(), ResourceError> {
         let place = self.namespaces.get_mut(id.0 as usize).filter(|place| place.is_some());
         let place = place.ok_or(ResourceError::Unknown("namespace"))?;
@@ -143,24 +145,24 @@ impl Drives {
         Ok(())
     }
 
-    /// Returns what `id` is, if there is such a namespace.
+    /// Returns the attributes of `id`, if there is such a namespace.
     pub(crate) fn config(&self, id: NamespaceId) -> Option<&NamespaceConfig> {
         self.namespaces.get(id.0 as usize)?.as_ref().map(|namespace| &namespace.config)
     }
 
-    /// Returns whether a namespace is of the protection domain `pd`.
+    /// Returns whether a namespace belongs to the protection domain `pd`.
     pub(crate) fn uses(&self, pd: PdId) -> bool {
         self.namespaces.iter().flatten().any(|namespace| namespace.config.pd == pd)
     }
 
-    /// Counts a target in front of `id`, or one less.
+    /// Changes the number of targets that serve `id` by `by`.
     pub(crate) fn count_user(&mut self, id: NamespaceId, by: i32) {
         if let Some(Some(namespace)) = self.namespaces.get_mut(id.0 as usize) {
             namespace.users = namespace.users.saturating_add_signed(by);
         }
     }
 
-    /// Hands `io`, whose owner is the slot of its queue pair, to the device of `id`.
+    /// Submits `io`, whose owner is the slot of its queue pair, to the device of `id`.
     pub(crate) fn submit(&mut self, now: Time, id: NamespaceId, io: Io, timers: &mut Timers) {
         if let Some(Some(namespace)) = self.namespaces.get_mut(id.0 as usize) {
             namespace.drive.submit(now, io);
@@ -169,7 +171,7 @@ impl Drives {
         }
     }
 
-    /// Returns a request that is done by `now`, if there is one.
+    /// Returns a request that is complete at `now`, if there is one.
     pub(crate) fn done(&mut self, now: Time) -> Option<Io> {
         let (_, index) = self.busy.first().filter(|(at, _)| *at <= now)?;
         let index = *index;
@@ -178,7 +180,7 @@ impl Drives {
         io
     }
 
-    /// Puts the namespace with that index among the busy ones where it belongs now.
+    /// Updates the entry of namespace `index` in `busy`.
     fn list(&mut self, index: u32) {
         let Some(namespace) = &mut self.namespaces[index as usize] else { return };
         let next = namespace.drive.next_done();
@@ -189,17 +191,18 @@ impl Drives {
         }
     }
 
-    /// Forgets what the queue pair in `slot` has asked of `id`.
+    /// Discards the requests of the queue pair in `slot` to `id`.
     pub(crate) fn forget(&mut self, now: Time, id: NamespaceId, slot: u32, timers: &mut Timers) {
         if let Some(Some(namespace)) = self.namespaces.get_mut(id.0 as usize) {
             namespace.drive.forget(now, slot);
             self.list(id.0);
-            // Its places have gone to others.
+            // Its places in the device queue are used by other requests now, so the next completion time may have
+            // changed.
             self.arm(timers);
         }
     }
 
-    /// Returns whether `deadline`, which has come up in the timer heap, is theirs; then it is so no more.
+    /// Returns whether `deadline`, which has expired in the timer heap, is the drives' entry; clears the entry.
     pub(crate) fn take_alarm(&mut self, deadline: Deadline) -> bool {
         let is_ours = self.armed == deadline;
         if is_ours {
@@ -208,7 +211,7 @@ impl Drives {
         is_ours
     }
 
-    /// Makes sure that the NIC wakes when the next request is done.
+    /// Ensures that a timer expires when the next request is complete.
     pub(crate) fn arm(&mut self, timers: &mut Timers) {
         if let Some((next, _)) = self.busy.first() {
             timers.arm(SLOT, Deadline::at(*next), &mut self.armed);
@@ -234,7 +237,7 @@ mod tests {
         Io { owner, tag, direction: Direction::Read, extent: Extent { first_block: 0, blocks: 1 } }
     }
 
-    /// Requests are done in the order of time, whichever namespace they are of, and idle ones are not among the busy.
+    /// Requests complete in the order of time across namespaces, and idle namespaces are not in `busy`.
     #[test]
     fn what_is_done_comes_by_time_and_idle_namespaces_are_not_looked_at() {
         let (mut drives, mut timers) = (Drives::new(), Timers::default());

@@ -1,9 +1,9 @@
 //! NVMe on a queue pair: its requests are commands, and the peer's namespace is registered memory there.
 //!
-//! A queue pair on Falcon may have NVMe as its upper layer instead of RDMA, and be one of two ends
-//! ([`crate::NvmeRole`]): an initiator, whose Reads and Writes go to a namespace, or a target in front of one.
-//! Everything else of it is that of every queue pair: states, send queue, completions, memory, credits, pacing, its
-//! place in the NIC's rings; so is what it costs its neighbours (F-35). Units, tags and statuses are `rnic-nvme`'s.
+//! A queue pair on Falcon may have NVMe as its upper layer instead of RDMA, in one of two roles ([`crate::NvmeRole`]):
+//! an initiator, whose Reads and Writes address a namespace, or a target that serves one. Everything else is as for
+//! every queue pair: states, send queue, completions, memory, credits, pacing, its position in the NIC's rings, and its
+//! use of shared resources (F-35). Units, tags and statuses are implemented in `rnic-nvme`.
 //!
 //! ```text
 //!   nvme/end.rs     commands into units, completions; units of a target
@@ -19,17 +19,17 @@
 //! | lost connection | [`crate::WcStatus`] alone, as with RDMA; the queue pair has failed |
 //! | namespace | a registered range of memory, and a device that says when it has read or written |
 //!
-//! A command that fails ends alone, as with `errors=complete-in-error`. A connection that is lost ends the queue pair,
-//! as with RDMA: the oldest command that has not ended by then has the reason, [`crate::WcStatus::RetryExceeded`],
-//! those behind it are flushed, wherever each of them was, and none has a failure of NVMe's. So a completion with such
-//! a failure says that the queue pair lives. Both ends must be NVMe's: an RDMA queue pair refuses commands by name and
-//! lives.
+//! A failed command does not affect others, as with `errors=complete-in-error`. The loss of the connection fails the
+//! queue pair, as with RDMA: the oldest command not finished by then completes with the reason,
+//! [`crate::WcStatus::RetryExceeded`], those behind it are flushed, regardless of their progress, and none reports an
+//! NVMe failure. A completion with an NVMe failure therefore means that the queue pair is still usable. Both ends must
+//! be NVMe queue pairs: an RDMA queue pair refuses commands with an explicit error and remains usable.
 
 mod end;
 mod memory;
 
 pub(crate) use end::NvmeEnd;
 
-/// Units under way on a connection, at most: both ends have agreed on that. 128 commands of 16 KB, which fill the queue
+/// Maximum number of units in flight on a connection, fixed at both ends: 128 commands of 16 KB, which fill the queue
 /// of a device four times.
 const UNITS: u32 = 512;

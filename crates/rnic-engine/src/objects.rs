@@ -1,6 +1,7 @@
-//! The objects of verbs that queue pairs share: protection domains, memory, completion queues, shared receive queues.
+//! Verbs objects that queue pairs share: protection domains, memory, completion queues, shared receive queues.
 //!
-//! They know no queue pair: a queue pair that uses one is counted, and carriers get them inside `Core`.
+//! They hold no references to queue pairs: a queue pair that uses an object is counted, and carriers access the objects
+//! through `Core`.
 
 mod memory;
 mod queues;
@@ -17,10 +18,11 @@ use crate::event::AsyncEvent;
 use crate::mr::MrTable;
 use crate::srq::Srq;
 
-/// Notices that wait for their owner. More are dropped oldest first: queue pair states say the same.
+/// Maximum number of events that wait for their owner. When exceeded, the oldest are dropped: queue pair states carry
+/// the same information.
 const EVENTS_MAX: usize = 4_096;
 
-/// The verbs objects of an engine beside its queue pairs, and the notices about all of them.
+/// The verbs objects of an engine other than its queue pairs, and the events of all of them.
 #[derive(Debug)]
 pub struct Objects {
     pub(crate) mrs: MrTable,
@@ -35,7 +37,7 @@ impl Objects {
         Self { mrs: MrTable::new(secret), cqs: Vec::new(), srqs: Vec::new(), pds: Vec::new(), events: VecDeque::new() }
     }
 
-    /// Makes a protection domain.
+    /// Creates a protection domain.
     ///
     /// # Errors
     /// When there are too many.
@@ -51,7 +53,7 @@ impl Objects {
         }
     }
 
-    /// Ends a protection domain that no queue pair belongs to.
+    /// Destroys a protection domain that no queue pair belongs to.
     pub(crate) fn destroy_pd(&mut self, pd: PdId) -> Result<(), ResourceError> {
         let has_srq = self.srqs.iter().flatten().any(|srq| srq.pd == pd);
         if self.mrs.in_use(pd) || has_srq {
@@ -61,7 +63,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Takes a notice.
+    /// Removes and returns the oldest event.
     pub fn poll_event(&mut self) -> Option<AsyncEvent> {
         self.events.pop_front()
     }
@@ -84,7 +86,7 @@ pub(crate) fn size(what: &'static str, asked: u32, least: u32, limit: u32) -> Re
     Err(ResourceError::Size { what, asked, least, limit })
 }
 
-/// Checks that a queue of `asked` entries has room for what the present one `holds`.
+/// Checks that a queue of `asked` entries has space for the `holds` entries of the current one.
 fn fits(what: &'static str, asked: u32, holds: usize) -> Result<(), ResourceError> {
     if holds <= asked as usize {
         return Ok(());
@@ -92,7 +94,7 @@ fn fits(what: &'static str, asked: u32, holds: usize) -> Result<(), ResourceErro
     Err(ResourceError::Holds { what, asked: u64::from(asked), holds: holds as u64 })
 }
 
-/// Puts `value` into the first free slot of `table`; answers which.
+/// Stores `value` in the first free slot of `table`; returns its index.
 fn place<T>(table: &mut Vec<Option<T>>, what: &'static str, value: T) -> Result<usize, ResourceError> {
     let index = table.iter().position(Option::is_none).unwrap_or(table.len());
     if index == QUEUES_MAX as usize {

@@ -1,4 +1,4 @@
-//! Packets at the engine's border: with them comes what their headers do not say.
+//! Packets at the engine's interface, with the properties that their headers do not contain.
 
 use rnic_base::{Csig, Psn};
 use rnic_policy::PathLabel;
@@ -10,29 +10,29 @@ use crate::PeerId;
 /// Properties of a received packet that are not in its headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RxMeta {
-    /// Whom it came from.
+    /// Peer that sent it.
     pub peer: PeerId,
-    /// The network marked it (ECN "congestion experienced").
+    /// True when the network marked it (ECN "congestion experienced").
     pub congested: bool,
 }
 
-/// What sort of packet leaves, for accounting and traces.
+/// Type of a packet to be sent, for accounting and traces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TransmitKind {
-    /// An acknowledgement of any sort, or a CNP.
+    /// An acknowledgement of any type, or a CNP.
     Ack,
-    /// A request, for the first time.
+    /// First transmission of a request.
     Request,
-    /// A request, again.
+    /// Retransmission of a request.
     RequestAgain,
-    /// A response, for the first time.
+    /// First transmission of a response.
     Response,
-    /// A response, again.
+    /// Retransmission of a response.
     ResponseAgain,
 }
 
 impl TransmitKind {
-    /// That of a packet of Falcon.
+    /// Returns the type of a Falcon packet.
     #[inline]
     pub const fn of_falcon(packet: PacketType, again: bool) -> Self {
         match (packet, again) {
@@ -44,7 +44,7 @@ impl TransmitKind {
         }
     }
 
-    /// Whether the packet has been sent before.
+    /// Returns whether the packet has been sent before.
     pub fn is_retransmission(self) -> bool {
         matches!(self, Self::RequestAgain | Self::ResponseAgain)
     }
@@ -55,22 +55,22 @@ impl TransmitKind {
 pub struct Transmit {
     /// Headers.
     pub packet: Packet,
-    /// How to encode them.
+    /// Format in which they are encoded.
     pub format: Format,
-    /// Whom to send it to.
+    /// Peer to send it to.
     pub peer: PeerId,
-    /// What the network shall hash.
+    /// Value that the network must hash for path selection.
     pub label: PathLabel,
-    /// The queue pair it comes from.
+    /// Queue pair that sends it.
     pub from: Qpn,
-    /// What sort of packet it is.
+    /// Type of the packet.
     pub kind: TransmitKind,
-    /// Of datagrams, what their address says of it ([`crate::DatagramAddress::mark`]). Of other packets, nothing.
+    /// For datagrams, the mark in their address ([`crate::DatagramAddress::mark`]). Without meaning for other packets.
     pub mark: u64,
 }
 
 impl Transmit {
-    /// What lies in the engine before the first packet.
+    /// Placeholder before the first packet.
     pub(crate) const BLANK: Self = Self {
         packet: Packet {
             dest_qpn: Qpn::new(0),
@@ -88,26 +88,26 @@ impl Transmit {
     };
 }
 
-/// A packet that has arrived, by its family.
+/// A received packet, by protocol family.
 #[derive(Clone, Copy, Debug)]
 pub enum Arrival<'a> {
-    /// Of the RoCE family, or of an unreliable service.
+    /// A packet of the RoCE family, or of an unreliable service.
     Roce(Format, &'a Packet, RxMeta),
-    /// Falcon's.
+    /// A Falcon packet.
     Falcon(FalconArrival<'a>),
 }
 
-/// A packet to send, by its family. Its payload is [`crate::Engine::segments`].
+/// A packet to send, by protocol family. Its payload is [`crate::Engine::segments`].
 #[derive(Clone, Copy, Debug)]
 pub enum Departure<'a> {
-    /// Of the RoCE family, or of an unreliable service.
+    /// A packet of the RoCE family, or of an unreliable service.
     Roce(&'a Transmit),
-    /// Falcon's.
+    /// A Falcon packet.
     Falcon(&'a FalconTransmit),
 }
 
 impl<'a> Departure<'a> {
-    /// Returns the packet, where it is of the RoCE family or of an unreliable service.
+    /// Returns the packet, if it is of the RoCE family or of an unreliable service.
     #[inline]
     pub fn roce(self) -> Option<&'a Transmit> {
         match self {
@@ -116,7 +116,7 @@ impl<'a> Departure<'a> {
         }
     }
 
-    /// Returns the packet, where it is Falcon's.
+    /// Returns the packet, if it is a Falcon packet.
     #[inline]
     pub fn falcon(self) -> Option<&'a FalconTransmit> {
         match self {
@@ -126,20 +126,20 @@ impl<'a> Departure<'a> {
     }
 }
 
-/// A Falcon packet that has arrived.
+/// A received Falcon packet.
 #[derive(Clone, Copy, Debug)]
 pub struct FalconArrival<'a> {
-    /// The packet. Its connection identifier is the number of the queue pair that it is for.
+    /// The packet. Its connection identifier is the number of the destination queue pair.
     pub packet: &'a falcon::Packet,
-    /// The address that it came from.
+    /// Peer that sent it.
     pub peer: PeerId,
-    /// Which path it took.
+    /// Flow label, which identifies the path that it took.
     pub label: FlowLabel,
-    /// The network marked it (ECN "congestion experienced").
+    /// True when the network marked it (ECN "congestion experienced").
     pub congested: bool,
-    /// Switches on its way, at most 15; 0 where nobody counts.
+    /// Number of switches on its path, at most 15; 0 where they are not counted.
     pub hops: u8,
-    /// What the most congested of them wrote into its frame; `None` where they write nothing.
+    /// Congestion signal that the most congested switch wrote into its frame; `None` where switches write none.
     pub csig: Option<Csig>,
 }
 
@@ -148,12 +148,12 @@ pub struct FalconArrival<'a> {
 pub struct FalconTransmit {
     /// The packet.
     pub packet: falcon::Packet,
-    /// Whom to send it to.
+    /// Peer to send it to.
     pub peer: PeerId,
-    /// What the network shall hash.
+    /// Value that the network must hash for path selection.
     pub label: FlowLabel,
-    /// The queue pair it comes from.
+    /// Queue pair that sends it.
     pub from: Qpn,
-    /// What sort of packet it is: Pull Data is a response, a Resync is what it stands for.
+    /// Type of the packet: Pull Data is a response, and a Resync has the type of the packet that it replaces.
     pub kind: TransmitKind,
 }

@@ -1,7 +1,7 @@
-//! How much may be under way to each peer: its receive buffer, divided among all queue pairs by need.
+//! Limit of the packets in flight to each peer: its receive buffer, divided among all queue pairs by need.
 //!
 //! A userspace NIC receives into a socket buffer of a few dozen packets (verbs study, section 3.7); all queue pairs
-//! between two hosts share it. Whoever connects to the peer tells the engine how much that is.
+//! between two hosts share it. The program that connects to the peer sets the limit in the engine.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ use crate::ready::Half;
 /// A peer with a limit.
 #[derive(Debug, Default)]
 struct Peer {
-    /// Packets under way, at most; `None` is unlimited.
+    /// Maximum number of packets in flight; `None` is unlimited.
     limit: Option<u64>,
     in_flight: u64,
-    /// Acknowledgements that made progress, of all its queue pairs, modulo 2^32.
+    /// Number of acknowledgements that made progress, of all its queue pairs, modulo 2^32.
     answers: u32,
-    /// Halves of queue pairs that found no room, in order of arrival.
+    /// Halves of queue pairs that wait for credit, in the order in which they started to wait.
     waiting: VecDeque<(Half, u32)>,
 }
 
@@ -40,18 +40,18 @@ impl Peers {
         self.0.get(peer.0 as usize)?.limit
     }
 
-    /// All that may ever have had a limit.
+    /// Returns all peers that may have had a limit at some time.
     pub(crate) fn limited(&self) -> impl Iterator<Item = PeerId> + use<> {
         (0..self.0.len() as u32).map(PeerId)
     }
 
-    /// Whether there ever was a peer with a limit.
+    /// Returns whether any peer has had a limit.
     #[inline]
     pub(crate) fn is_any(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// How many packets may be sent to `peer` now.
+    /// Returns the number of packets that may be sent to `peer` now.
     #[inline]
     pub(crate) fn room(&self, peer: PeerId) -> u64 {
         match self.0.get(peer.0 as usize) {
@@ -67,12 +67,13 @@ impl Peers {
         }
     }
 
-    /// Packets have arrived, or their queue pair is gone. Answers whether somebody may be waiting for the room.
+    /// Records that packets have arrived, or that their queue pair no longer exists. Returns whether queue pairs may be
+    /// waiting for the credit.
     #[inline]
     pub(crate) fn settled(&mut self, peer: PeerId, packets: u64) -> bool {
         // Most engines have no limited peer at all.
         let Some(peer) = self.0.get_mut(peer.0 as usize) else { return false };
-        // A limit may have been set while packets were under way that nobody counted.
+        // A limit may have been set while uncounted packets were in flight.
         peer.in_flight = peer.in_flight.saturating_sub(packets);
         !peer.waiting.is_empty()
     }
@@ -92,26 +93,26 @@ impl Peers {
         self.0.get(peer.0 as usize).map_or(0, |peer| peer.answers)
     }
 
-    /// Remembers that a half of `slot` waits for room.
+    /// Records that a half of `slot` waits for credit.
     pub(crate) fn wait(&mut self, peer: PeerId, half: Half, slot: u32) {
         if let Some(peer) = self.0.get_mut(peer.0 as usize) {
             peer.waiting.push_back((half, slot));
         }
     }
 
-    /// A half of `slot` need not wait after all; answers whether it did. For the slow path.
+    /// Removes a half of `slot` from the waiting queue; returns whether it was there. For the slow path.
     pub(crate) fn stop_waiting(&mut self, peer: PeerId, half: Half, slot: u32) -> bool {
         let Some(peer) = self.0.get_mut(peer.0 as usize) else { return false };
         let found = peer.waiting.iter().position(|waiting| *waiting == (half, slot));
         found.is_some_and(|index| peer.waiting.remove(index).is_some())
     }
 
-    /// Who has waited longest.
+    /// Removes and returns the half that has waited longest.
     pub(crate) fn pop_waiting(&mut self, peer: PeerId) -> Option<(Half, u32)> {
         self.0.get_mut(peer.0 as usize)?.waiting.pop_front()
     }
 
-    /// `slot` waits no more.
+    /// Removes `slot` from all waiting queues.
     pub(crate) fn forget(&mut self, slot: u32) {
         for peer in &mut self.0 {
             peer.waiting.retain(|(_, waiting)| *waiting != slot);

@@ -1,4 +1,4 @@
-//! The queue pair: what verbs keep of it, and what carries it. Routes only.
+//! The queue pair: its verbs state, and the protocol that carries it. Dispatches calls only.
 
 use std::sync::Arc;
 
@@ -24,33 +24,33 @@ use crate::verbs::head::Head;
 use crate::verbs::recv::RecvHalf;
 use crate::wr::SendRequest;
 
-/// What can be asked about a queue pair.
+/// Attributes of a queue pair that can be queried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpInfo {
-    /// Its number.
+    /// Queue pair number.
     pub number: Qpn,
-    /// Its state.
+    /// Queue pair state.
     pub state: QpState,
-    /// What it promises.
+    /// Service type.
     pub service: Service,
-    /// What its peer may do by the rights of the queue pair itself.
+    /// Access that the queue pair itself grants to its peer.
     pub access: Access,
-    /// The key that datagrams for it must have.
+    /// Queue key that datagrams for it must carry.
     pub qkey: u32,
-    /// The queue pair it is connected to.
+    /// Number of the remote queue pair.
     pub dest_qpn: Qpn,
-    /// The first request packet not yet acknowledged.
+    /// First request packet not yet acknowledged.
     pub una: Seq,
-    /// The next request packet that has never been sent.
+    /// Next request packet that has never been sent.
     pub next: Seq,
-    /// Entries of the send queue of which something has been sent and that are not complete. Where answers share the
-    /// window, packets can be under way without any.
+    /// Number of send queue entries that have been sent at least in part and are not complete. Where responses share
+    /// the window, packets can be in flight without any such entry.
     pub requests_under_way: u32,
-    /// The request packet expected next from the peer.
+    /// Request packet expected next from the peer.
     pub expected: Seq,
-    /// Messages of the peer completed here, modulo 2^24.
+    /// Number of messages of the peer completed here, modulo 2^24.
     pub msn: u32,
-    /// The response (rPSN) expected next, in split sequence spaces; else the same as `una`.
+    /// Response (rPSN) expected next, in split sequence spaces; otherwise the same as `una`.
     pub response_expected: Seq,
     /// Counters.
     pub stats: QpStats,
@@ -70,12 +70,12 @@ pub(crate) enum Carrier {
     Roce(RoceConnection),
     /// An unreliable connection, or unreliable datagrams.
     Unreliable(UnreliableEnd),
-    /// A reliable connection whose packets are Falcon's.
+    /// A reliable connection that uses Falcon packets.
     Falcon(FalconEnd),
 }
 
-// Two of these are a connection, most of them idle at any time: what is needed only after a loss, a read or a
-// congestion mark lies behind a pointer that is empty until then.
+// A connection consists of two of these, most of them idle at any time: state needed only after a loss, a Read or a
+// congestion mark is behind a pointer that is empty until then.
 const _: () = assert!(size_of::<Qp>() <= 488);
 
 impl Carrier {
@@ -98,7 +98,7 @@ impl Qp {
         Self { verbs: Verbs::new(Head::new(number, slot, attributes, transport), attributes), carrier }
     }
 
-    /// Returns Falcon's part, when Falcon carries it.
+    /// Returns the Falcon part of a queue pair on Falcon.
     #[inline]
     pub(crate) fn falcon(&self) -> Option<&FalconEnd> {
         match &self.carrier {
@@ -107,12 +107,14 @@ impl Qp {
         }
     }
 
-    /// Gives it another transport of reliable connections of the RoCE family, before there is a connection.
+    /// Replaces the transport by another one for reliable connections of the RoCE family, before the queue pair is
+    /// connected.
     pub(crate) fn set_transport(&mut self, transport: &Arc<Transport>) {
         self.verbs.head.transport = Arc::clone(transport);
         self.carrier = Carrier::new(transport);
         if self.verbs.head.srq.is_some() {
-            // Nothing is posted to it: what it claims is by the transport's window.
+            // No receives are posted to it: the number that it takes from the shared receive queue depends on the
+            // transport's window.
             self.verbs.recv = RecvHalf::new(&self.verbs.attributes(), transport);
         }
     }
@@ -123,18 +125,18 @@ impl Qp {
         core.targets.insert(self.verbs.head.number.get(), Target::new(domain));
     }
 
-    /// Back to `Reset`, with the same queues.
+    /// Resets the queue pair to `Reset`, with the same queues.
     pub(crate) fn reset(&mut self) {
         let (number, slot, attributes) = (self.verbs.head.number, self.verbs.head.slot, self.verbs.attributes());
-        // Timers may still name this slot: a spurious wake-up does nothing.
+        // Timers may still contain this slot: a spurious wake-up has no effect.
         let is_target = self.verbs.recv.is_target;
         let nvme = self.falcon().and_then(FalconEnd::nvme_role).copied();
         *self = Self::new(number, slot, &QpAttributes { nvme, ..attributes });
         self.verbs.recv.is_target = is_target;
     }
 
-    /// Queues a request. Its receive, if it takes one, is of the shared receive queue `srqn` of a target, where that is
-    /// not 0.
+    /// Queues a request. If the request consumes a receive, it is taken from the shared receive queue `srqn` of a
+    /// target, when that is not 0.
     #[inline(always)]
     pub(crate) fn post_send(&mut self, core: &mut Core, request: &SendRequest<'_>, srqn: u32) -> Result<(), PostError> {
         let Self { verbs, carrier } = self;
@@ -143,7 +145,7 @@ impl Qp {
             end.check(&verbs.head, &wqe)?;
         }
         if srqn != 0 && wqe.op.consumes_receive() {
-            // Nothing else uses it there.
+            // The field is not used otherwise for these operations.
             wqe.operand = u64::from(srqn);
         }
         if verbs.send.post(&verbs.head, core, wqe, request) {
@@ -156,7 +158,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Checks whether [`Qp::post_send`] would take `request`.
+    /// Checks whether [`Qp::post_send`] would accept `request`.
     pub(crate) fn check_send(&self, request: &SendRequest<'_>) -> Result<(), PostError> {
         let wqe = self.verbs.send.prepare(&self.verbs.head, request)?;
         match &self.carrier {
@@ -165,10 +167,10 @@ impl Qp {
         }
     }
 
-    /// Takes in datagrams of up to `mtu` bytes from anybody from now on.
+    /// Accepts datagrams of up to `mtu` bytes from any sender from now on.
     ///
     /// # Errors
-    /// When its service is another.
+    /// When the queue pair has another service.
     pub(crate) fn begin_receiving_unconnected(&mut self, mtu: u32) -> Result<(), ModifyError> {
         let head = &mut self.verbs.head;
         if head.transport.service != Service::UnreliableDatagram {
@@ -179,7 +181,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Connects it: packets are taken in from now on.
+    /// Connects the queue pair: packets are accepted from now on.
     ///
     /// # Errors
     /// When its service has no connections.
@@ -203,7 +205,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Makes it ready to send, from now on or again.
+    /// Makes the queue pair ready to send, for the first time or again.
     pub(crate) fn begin_sending(&mut self, core: &mut Core, timing: &QpTiming) {
         let Self { verbs, carrier } = self;
         let fresh = verbs.head.state == QpState::ReadyToReceive;
@@ -232,7 +234,7 @@ impl Qp {
         }
     }
 
-    /// Begins to drain the send queue.
+    /// Starts to drain the send queue.
     pub(crate) fn drain(&mut self, core: &mut Core) {
         let Self { verbs, carrier } = self;
         verbs.head.state = QpState::SendQueueDrained;
@@ -242,10 +244,10 @@ impl Qp {
         }
     }
 
-    /// Has datagrams for it have the key `qkey`.
+    /// Sets the key `qkey` that datagrams for this queue pair must carry.
     ///
     /// # Errors
-    /// When its service is another.
+    /// When the queue pair has another service.
     pub(crate) fn set_qkey(&mut self, qkey: u32) -> Result<(), ModifyError> {
         match (&mut self.carrier, self.verbs.head.transport.service) {
             (Carrier::Unreliable(end), Service::UnreliableDatagram) => end.set_qkey(qkey),
@@ -254,8 +256,8 @@ impl Qp {
         Ok(())
     }
 
-    /// To the error state from anywhere: everything posted is flushed, but for the oldest request where the peer is
-    /// known to have refused it: that completes with the reason.
+    /// Moves the queue pair to the error state from any state: everything posted is flushed, except that the oldest
+    /// request completes with the reason where the peer is known to have refused it.
     pub(crate) fn fail(&mut self, core: &mut Core) {
         let Self { verbs, carrier } = self;
         match carrier.known_failure(verbs) {
@@ -271,7 +273,7 @@ impl Qp {
         verbs.give_up_on_peer(core, known);
     }
 
-    /// Takes a packet in that is not from the peer, or not of the format, that a connection of RoCE's expects.
+    /// Processes a received packet that is not from the peer, or not in the format, that a RoCE connection expects.
     #[inline(never)]
     pub(crate) fn receive_other<D: Dma>(
         &mut self,
@@ -288,17 +290,18 @@ impl Qp {
         }
     }
 
-    /// Makes the next packet, in `core.out`, if there is one and no connection of RoCE's is to make it.
+    /// Builds the next packet, in `core.out`, of a queue pair without RoCE connection; returns whether there is one.
     #[inline(never)]
     pub(crate) fn transmit_other(&mut self, core: &mut Core) -> bool {
         match &mut self.carrier {
             Carrier::Unreliable(end) => end.transmit(&mut self.verbs, core),
-            // Falcon's connections are in rings of their own.
+            // Falcon connections are in rings of their own.
             Carrier::Roce(_) | Carrier::Falcon(_) => false,
         }
     }
 
-    /// `deadline` has come up in the timer heap for this queue pair, which does what is due if it is its own.
+    /// Handles `deadline`, which has expired in the timer heap for this queue pair: processes due timeouts if the
+    /// deadline is its current one.
     pub(crate) fn on_alarm(&mut self, core: &mut Core, deadline: Deadline) {
         if let Carrier::Roce(connection) = &mut self.carrier
             && connection.take_alarm(deadline)
@@ -308,8 +311,8 @@ impl Qp {
         }
     }
 
-    /// The payload of the packet in `core.out`, the last one that this queue pair has made, cannot be read. Returns
-    /// whether a packet without payload takes its place there.
+    /// Handles unreadable payload of the packet in `core.out`, the last one that this queue pair has built. Returns
+    /// whether a packet without payload replaces it there.
     #[cold]
     pub(crate) fn fault_payload(&mut self, core: &mut Core) -> bool {
         let Self { verbs, carrier } = self;
@@ -325,8 +328,8 @@ impl Qp {
         made
     }
 
-    /// The input at hand is done: if this queue pair has failed during it, its carrier gives back what it holds of the
-    /// NIC.
+    /// Frees the NIC resources that the carrier holds, if this queue pair has failed while the input was processed.
+    /// Called after each input.
     #[inline(always)]
     pub(crate) fn settle_if_failed(&mut self, core: &mut Core, nic: Option<&mut Nic>) {
         if self.verbs.head.has_failed {
@@ -334,7 +337,7 @@ impl Qp {
         }
     }
 
-    /// Gives back what its carrier holds of the NIC. A connection of Falcon's ends, unless it owes its peer a refusal.
+    /// Frees the NIC resources that its carrier holds. A Falcon connection ends, unless it owes its peer a refusal.
     #[cold]
     #[inline(never)]
     fn settle_failure(&mut self, core: &mut Core, nic: Option<&mut Nic>) {
@@ -347,7 +350,7 @@ impl Qp {
         }
     }
 
-    /// Takes this queue pair out of everything that all share, before it is reset or destroyed.
+    /// Removes this queue pair from all shared state, before it is reset or destroyed.
     pub(crate) fn leave(&mut self, core: &mut Core, nic: Option<&mut Nic>) {
         let Self { verbs, carrier } = self;
         if let (Carrier::Falcon(end), Some(nic)) = (&mut *carrier, nic) {
@@ -356,7 +359,7 @@ impl Qp {
         core.forget(verbs.head.slot);
         if let Carrier::Roce(connection) = carrier {
             connection.leave(verbs, core);
-            // It may have been woken for credit that it leaves unused.
+            // The queue pair may have been woken for credit that it leaves unused.
             core.pass_on_room(verbs.head.peer());
         }
     }
@@ -376,8 +379,8 @@ impl Qp {
         }
     }
 
-    /// Returns why a packet from `peer` is none of ours: it is not from the peer, has another format, or comes too
-    /// late.
+    /// Returns the reason why a packet from `peer` is dropped: another sender than the peer, another format, or a queue
+    /// pair that no longer receives.
     #[cold]
     fn drop_reason(&self, peer: PeerId) -> DropReason {
         let head = &self.verbs.head;
@@ -390,7 +393,8 @@ impl Qp {
         }
     }
 
-    /// Checks that it may be given another transport, or be made a target: a reliable connection of the RoCE family.
+    /// Checks that the queue pair may be given another transport, or be made a target: that it is a reliable connection
+    /// of the RoCE family.
     pub(crate) fn check_roce(&self) -> Result<(), ModifyError> {
         match self.carrier {
             Carrier::Roce(_) => Ok(()),
@@ -431,7 +435,8 @@ impl Qp {
 }
 
 impl Carrier {
-    /// Returns how the oldest entry of the send queue will end, if it is known that it will fail.
+    /// Returns the status with which the oldest entry of the send queue will complete, if it is known that it will
+    /// fail.
     fn known_failure(&self, verbs: &Verbs) -> Option<crate::completion::WcStatus> {
         match self {
             Self::Falcon(end) => end.known_failure(verbs),

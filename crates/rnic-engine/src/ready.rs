@@ -1,18 +1,18 @@
-//! Who may send next: the ring of queue pairs that can.
+//! The rings of queue pairs that can send.
 //!
-//! Tonic's active set (section 3.1): first in, first out, one turn each, put back only while there is more to send.
-//! There are two rings, for requests and for responses, served alternately: neither kind can starve the other (Falcon
-//! section 4.4 arbitrates its packet types the same way). Queue pairs that speak Falcon have a ring of their own, and
-//! there is one for those on their way to it.
+//! Tonic's active set (section 3.1): first in, first out, one turn each, re-queued only while there is more to send.
+//! There are two rings, for requests and for responses, served alternately: neither type can starve the other (Falcon
+//! section 4.4 arbitrates its packet types in the same way). Queue pairs on Falcon have a ring of their own, and
+//! another ring holds those about to be moved to it.
 
 use crate::fifo::Fifo;
 
-/// Which half of a queue pair.
+/// Half of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Half {
     Requester,
     Responder,
-    /// Both, of a queue pair whose packets are Falcon's: it is in a ring of its own.
+    /// Both halves of a queue pair on Falcon, which is in a ring of its own.
     Falcon,
 }
 
@@ -21,11 +21,11 @@ pub(crate) enum Half {
 pub(crate) struct Ready {
     requesters: Fifo<u32>,
     responders: Fifo<u32>,
-    /// Falcon's queue pairs that can send, in bits above the slot with what they waited for.
+    /// Falcon queue pairs that can send; the bits above the slot hold the resource that they waited for.
     falcon: Fifo<u32>,
-    /// Falcon's queue pairs that have waited for room at their peer: on their way into their own ring.
+    /// Falcon queue pairs that waited for credit at their peer and have received it: to be moved to their own ring.
     roomy: Fifo<u32>,
-    /// Whose turn it is when both wait.
+    /// True when the responders are served next if both rings have entries.
     responders_next: bool,
 }
 
@@ -37,7 +37,7 @@ impl Default for Ready {
 }
 
 impl Ready {
-    /// Puts `slot` at the end of its ring, unless `queued` says that it is in it.
+    /// Appends `slot` to its ring, unless `queued` is set because it is already there.
     #[inline]
     pub(crate) fn push(&mut self, half: Half, slot: u32, queued: &mut bool) {
         if !*queued {
@@ -46,7 +46,7 @@ impl Ready {
         }
     }
 
-    /// Puts `slot`, which is still marked as queued, back at the end of its ring.
+    /// Appends `slot`, which is still marked as queued, to its ring again.
     #[inline]
     pub(crate) fn requeue(&mut self, half: Half, slot: u32) {
         match half {
@@ -56,54 +56,54 @@ impl Ready {
         }
     }
 
-    /// Puts a queue pair of Falcon's at the end of the ring of those that can send; `tag` comes out with it.
+    /// Appends a Falcon queue pair to the ring of those that can send; `tag` is returned with it.
     #[inline]
     pub(crate) fn push_falcon(&mut self, slot: u32, tag: u32) {
         self.falcon.push(slot | tag << TAG_SHIFT);
     }
 
-    /// Takes the next queue pair of Falcon's that can send, and its tag.
+    /// Removes and returns the next Falcon queue pair that can send, with its tag.
     #[inline]
     pub(crate) fn pop_falcon(&mut self) -> Option<(u32, u32)> {
         self.falcon.pop().map(|entry| (slot_of(entry), entry >> TAG_SHIFT))
     }
 
-    /// Returns `true` when a queue pair of Falcon's can send, or has been given room.
+    /// Returns `true` when a Falcon queue pair can send, or has been granted credit.
     #[inline]
     pub(crate) fn has_falcon(&self) -> bool {
         !self.falcon.is_empty() || !self.roomy.is_empty()
     }
 
-    /// Returns the next few queue pairs of Falcon's that can send.
+    /// Returns the next few Falcon queue pairs that can send.
     #[inline]
     pub(crate) fn falcon_senders(&self) -> impl Iterator<Item = u32> {
         (0..SENDERS).map_while(|index| self.falcon.get(index)).map(slot_of)
     }
 
-    /// Prefetches the front of the ring of Falcon's queue pairs.
+    /// Prefetches the front of the ring of Falcon queue pairs.
     #[inline]
     pub(crate) fn touch_falcon(&self) {
         self.falcon.touch();
     }
 
-    /// Takes `slot` out of the ring of Falcon's queue pairs that can send.
+    /// Removes `slot` from the ring of Falcon queue pairs that can send.
     pub(crate) fn forget_falcon(&mut self, slot: u32) {
         self.falcon.retain(|entry| slot_of(*entry) != slot);
     }
 
-    /// Takes the next queue pair of Falcon's that has been given room.
+    /// Removes and returns the next Falcon queue pair that has been granted credit.
     #[inline]
     pub(crate) fn pop_roomy(&mut self) -> Option<u32> {
         self.roomy.pop()
     }
 
-    /// Whether nobody wants to send, Falcon's queue pairs aside.
+    /// Returns whether no queue pair can send, except for Falcon queue pairs.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.requesters.is_empty() && self.responders.is_empty()
     }
 
-    /// Takes the next one; the caller must clear its `queued` flag.
+    /// Removes and returns the next entry; the caller must clear its `queued` flag.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(Half, u32)> {
         if self.responders_next || self.requesters.is_empty() {
@@ -116,14 +116,14 @@ impl Ready {
         self.requesters.pop().map(|slot| (Half::Requester, slot))
     }
 
-    /// Takes `slot` out of all rings.
+    /// Removes `slot` from all rings except the Falcon ring.
     pub(crate) fn forget(&mut self, slot: u32) {
         self.requesters.retain(|queued| *queued != slot);
         self.responders.retain(|queued| *queued != slot);
         self.roomy.retain(|queued| *queued != slot);
     }
 
-    /// Puts `slot` back at the front: its turn is not over.
+    /// Inserts `slot` at the front again, because its turn is not over.
     #[inline]
     pub(crate) fn push_front(&mut self, half: Half, slot: u32) {
         match half {
@@ -139,11 +139,11 @@ const fn slot_of(entry: u32) -> u32 {
     entry & ((1 << TAG_SHIFT) - 1)
 }
 
-/// Slots have 24 bits.
+/// Position of the tag in an entry. Slots have 24 bits.
 const TAG_SHIFT: u32 = 29;
 
-/// Queue pairs that are looked at ahead: for what a 100 Gbit/s link carries in a microsecond, as many acknowledgements,
-/// and some that find nothing to send.
+/// Number of queue pairs inspected in advance: as many as send data on a 100 Gbit/s link in a microsecond, as many
+/// acknowledgements, and some that find nothing to send.
 const SENDERS: u32 = 8;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The RoCE family's connection: RoCE, IRN and FaSR, told apart by what [`crate::Transport`] has prepared.
+//! Connections of the RoCE family: RoCE, IRN and FaSR, distinguished by the settings prepared in [`crate::Transport`].
 //!
 //! ```text
 //!   roce/shared.rs     what both halves use: congestion control, scheduling, pacing, paths, the timer, the turn
@@ -8,7 +8,7 @@
 //!   roce/target.rs     targets of extended reliable connections (XRC)
 //! ```
 //!
-//! Each file may use those above it. The verbs half stands beside the connection and is handed in.
+//! Each file may use those above it. The verbs half is stored beside the connection and passed as an argument.
 
 mod fetch;
 pub(crate) mod requester;
@@ -34,7 +34,7 @@ use crate::verbs::Verbs;
 use requester::Requester;
 use responder::Responder;
 
-/// A connection: who sends, and who receives. Routes only.
+/// A connection: requester and responder. Dispatches calls only.
 #[derive(Debug)]
 pub(crate) struct RoceConnection {
     requester: Requester,
@@ -46,13 +46,13 @@ impl RoceConnection {
         Self { requester: Requester::new(transport), responder: Responder::new(Seq::UNSET) }
     }
 
-    /// Begins to take in packets, numbered from `start` on.
+    /// Starts to accept packets, numbered from `start`.
     pub(crate) fn begin_receiving(&mut self, verbs: &mut Verbs, start: Seq) {
         self.responder = Responder::new(start);
         verbs.head.begin_accepting();
     }
 
-    /// Begins to send, with packets numbered from `start` on, unless the peer has said before where they start.
+    /// Starts to send, with packets numbered from `start`, unless the peer has already determined the first number.
     pub(crate) fn begin_sending(&mut self, verbs: &mut Verbs, core: &mut Core, start: Seq) {
         let Self { requester, .. } = self;
         if verbs.send.start == Seq::UNSET {
@@ -72,13 +72,13 @@ impl RoceConnection {
         shared.note_served(served);
     }
 
-    /// New work is queued.
+    /// Schedules the requester, because new work is queued.
     #[inline]
     pub(crate) fn on_work(&mut self, verbs: &mut Verbs, core: &mut Core) {
         self.requester.wake(verbs, core);
     }
 
-    /// Takes a packet that comes from the peer.
+    /// Processes a packet received from the peer.
     #[inline(always)]
     pub(crate) fn receive<D: Dma>(
         &mut self,
@@ -119,7 +119,7 @@ impl RoceConnection {
                 self.after_answers(verbs, core, una);
                 outcome
             }
-            // Serving reads is the receiving half's business.
+            // Reads of the peer are served by the receiving half.
             Headers::ReadAck { aeth, sack } if verbs.head.state.receives() => {
                 responder.on_response_ack(requester, verbs, core, (packet.psn, aeth, sack))
             }
@@ -135,8 +135,8 @@ impl RoceConnection {
         }
     }
 
-    /// Packets from `una` on may have been acknowledged, and answers among them (FaSR): a refusal that has waited for
-    /// them can leave.
+    /// Wakes the responder after an acknowledgement: packets from `una` may have been acknowledged, including responses
+    /// (FaSR), and a refusal that has waited for them can be sent.
     #[inline]
     fn after_answers(&mut self, verbs: &Verbs, core: &mut Core, una: Seq) {
         let Self { requester, responder } = self;
@@ -157,8 +157,8 @@ impl RoceConnection {
         }
     }
 
-    /// A response for a queue pair that has failed. When it failed because responses were refused, their sender must
-    /// still learn that it needed them.
+    /// Handles a response for a queue pair that has failed. When it failed because it refused responses, their sender
+    /// must still be notified of the refusal.
     #[cold]
     fn on_late_response(&mut self, verbs: &mut Verbs, core: &mut Core) -> RxOutcome {
         let Self { requester, responder } = self;
@@ -169,17 +169,19 @@ impl RoceConnection {
         RxOutcome::Dropped(core.drop_packet(DropReason::State))
     }
 
-    /// A packet of the peer met congestion. Returns whether its acknowledgement is to say so.
+    /// Handles a congestion mark on a packet of the peer. Returns whether its acknowledgement must report the mark.
     #[cold]
     fn on_mark(&mut self, verbs: &Verbs, core: &mut Core) -> bool {
         if self.requester.shared.awaits_flow(&verbs.head) {
-            // It only receives as yet: the step to `ReadyToSend`, which begins to regulate, is a sender's.
+            // The queue pair only receives so far: the transition to `ReadyToSend`, which starts congestion control, is
+            // made only by senders.
             self.start_flow(verbs, core);
         }
         self.requester.shared.on_mark(&verbs.head, core)
     }
 
-    /// Makes the next packet of a half, in `core.out`, if one may leave now. The ring has let go of it.
+    /// Builds the next packet of a half, in `core.out`, if one may be sent now; returns whether it did. The half has
+    /// been removed from the ring.
     #[inline]
     pub(crate) fn transmit(&mut self, half: Half, verbs: &mut Verbs, core: &mut Core) -> bool {
         let Self { requester, responder } = self;
@@ -204,7 +206,7 @@ impl RoceConnection {
         shared::send_ack(&verbs.head, &verbs.recv, core);
     }
 
-    /// Does what is due.
+    /// Processes the timeouts that are due.
     pub(crate) fn on_timeout(&mut self, verbs: &mut Verbs, core: &mut Core) {
         let Self { requester, responder } = self;
         if verbs.head.transmits() {
@@ -214,7 +216,7 @@ impl RoceConnection {
             responder.on_timeout(requester, verbs, core);
             let in_flight = requester.in_flight();
             requester.shared.tick(&verbs.head, core, in_flight);
-            // Whoever was held back by pacing tries again; the gate decides.
+            // A requester that was blocked by pacing tries again; the gate decides whether it may send.
             requester.wake(verbs, core);
             if responder.has_work() {
                 requester.shared.wake_responder(&verbs.head, core);
@@ -224,7 +226,7 @@ impl RoceConnection {
         self.requester.shared.arm(&verbs.head, core, next);
     }
 
-    /// Returns whether `deadline`, which has come up in the timer heap, is this connection's.
+    /// Returns whether `deadline`, which has expired in the timer heap, is this connection's current one.
     pub(crate) fn take_alarm(&mut self, deadline: Deadline) -> bool {
         self.requester.shared.take_alarm(deadline)
     }
@@ -237,7 +239,7 @@ impl RoceConnection {
         requester.next_timeout().min(responder.next_timeout()).min(requester.shared.next_tick())
     }
 
-    /// Completes what is complete in a send queue that begins to drain.
+    /// Completes finished entries of a send queue that starts to drain.
     pub(crate) fn drain(&mut self, verbs: &mut Verbs, core: &mut Core) {
         let head = verbs.send.queue.head;
         verbs.complete_through(core, self.requester.una());
@@ -246,7 +248,8 @@ impl RoceConnection {
         }
     }
 
-    /// Gives back what it holds of the NIC: credit at the peer, a unit of the pool, a place among the active ones.
+    /// Frees the NIC resources that it holds: credit at the peer, a unit of the pool, an entry among the active queue
+    /// pairs.
     pub(crate) fn stop(&mut self, verbs: &mut Verbs, core: &mut Core) {
         let Self { requester, responder } = self;
         core.pools.release(&mut requester.shared.pool);
@@ -254,7 +257,7 @@ impl RoceConnection {
         responder.stop(verbs, core);
     }
 
-    /// Gives back what it holds of the NIC, before its queue pair is reset or destroyed.
+    /// Frees the NIC resources that it holds, before its queue pair is reset or destroyed.
     pub(crate) fn leave(&mut self, verbs: &mut Verbs, core: &mut Core) {
         core.pools.release(&mut self.requester.shared.pool);
         if verbs.head.state.receives() {
@@ -262,12 +265,12 @@ impl RoceConnection {
         }
     }
 
-    /// The payload of the packet in `core.out`, the last one that this connection has made, cannot be read. Returns
-    /// whether a packet without payload takes its place, in `core.out`.
+    /// Handles unreadable payload of the packet in `core.out`, the last one that this connection has built. Returns
+    /// whether a packet without payload replaces it, in `core.out`.
     ///
-    /// The packet is made and counted by then, and does not leave. The entry of the send queue that it belongs to fails
-    /// with a local protection error in its turn, as if its key did not cover the memory any more. A response is memory
-    /// that is gone, and its requester decides, as in [`fetch::gone`].
+    /// The packet has been built and counted already, and is not sent. The send queue entry that it belongs to fails
+    /// with a local protection error when its turn comes, as if its key no longer covered the memory. For a response,
+    /// the memory no longer exists, and the result depends on the requester, as in [`fetch::gone`].
     pub(crate) fn fault_payload(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
         let (kind, psn) = (core.out.kind, core.out.packet.psn);
         let Self { requester, responder } = self;
@@ -287,15 +290,15 @@ impl RoceConnection {
         }
     }
 
-    /// Acknowledges once more all requests that it has executed and all responses that it has received, or, when it has
-    /// failed because it refused a request, refuses that once more; returns whether there were any.
+    /// Retransmits the acknowledgements of all requests that it has executed and of all responses that it has received,
+    /// or, when it has failed because it refused a request, the refusal; returns whether there were any.
     pub(crate) fn repeat_acks(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
         let Self { requester, responder } = self;
         if verbs.head.state == QpState::Error {
             return responder.repeat_refusal(requester, verbs, core);
         }
         let Verbs { head, recv, .. } = verbs;
-        // In a shared space an acknowledgement must not overtake responses: they would count as lost.
+        // In a shared space an acknowledgement must not overtake responses: they would be treated as lost.
         let owes_responses = responder.owes_responses() || requester.answers.are_owed();
         let scheduled = head.transport.scheduled;
         let has_taken = recv.msn > 0 || (scheduled && responder.expected() > recv.start);
@@ -315,8 +318,8 @@ impl RoceConnection {
         queued > 0
     }
 
-    /// Returns the numbers of its windows: the first request not acknowledged, the next one never sent, the request
-    /// expected from the peer, the response expected.
+    /// Returns the sequence numbers of its windows: the first request not acknowledged, the next one never sent, the
+    /// request expected from the peer, the response expected.
     pub(crate) fn numbers(&self, transport: &Transport) -> [Seq; 4] {
         let Self { requester, responder } = self;
         let una = requester.una();
@@ -327,7 +330,7 @@ impl RoceConnection {
         [una, requester.next(), responder.expected(), expected]
     }
 
-    /// Returns how many requests are in flight, and the congestion window, if there is one.
+    /// Returns the number of requests in flight, and the congestion window, if there is one.
     pub(crate) fn in_flight(&self) -> (u64, Option<u64>) {
         (self.requester.in_flight(), self.requester.shared.window().map(Cwnd::whole_packets))
     }

@@ -1,4 +1,4 @@
-//! Changing what a new queue pair is: its transport, and whether it is a target of extended reliable connections.
+//! Changes to new queue pairs: the transport, and the role as a target of extended reliable connections.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::transport::Transport;
 use crate::wr::SendRequest;
 
 impl Engine {
-    /// Gives a reliable connection another transport before it is connected: the one that both ends have found out to
-    /// have in common. Legal in states `Reset` and `Init`; what has been posted stays.
+    /// Replaces the transport of a reliable connection before it is connected, with the one that both ends have
+    /// negotiated. Legal in states `Reset` and `Init`; posted requests stay.
     ///
     /// # Errors
-    /// When it does not exist, is connected, is of another service, or one of both transports is Falcon, whose queue
-    /// pairs are made of something else.
+    /// When the queue pair does not exist, is connected, has another service, or one of both transports is Falcon,
+    /// whose queue pairs have a different structure.
     pub fn set_transport(&mut self, qpn: Qpn, transport: &Arc<Transport>) -> Result<(), ModifyError> {
         let qp = self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
         let from = qp.verbs.head.state;
@@ -32,11 +32,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes a new queue pair the target of an extended reliable connection: its messages take their receives from
-    /// shared receive queues of the XRC domain `domain`.
+    /// Makes a new queue pair the target of an extended reliable connection: its messages consume receives from shared
+    /// receive queues of the XRC domain `domain`.
     ///
     /// # Errors
-    /// When it is not there, in another state than `Reset`, or not a reliable connection of the RoCE family.
+    /// When the queue pair does not exist, is in another state than `Reset`, or is not a reliable connection of the
+    /// RoCE family.
     pub fn make_target(&mut self, qpn: Qpn, domain: u32) -> Result<(), ModifyError> {
         let qp = self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
         qp.check_roce()?;
@@ -48,11 +49,11 @@ impl Engine {
         Ok(())
     }
 
-    /// As [`Engine::post_send`], to the target of an extended reliable connection: what takes a receive there takes it
-    /// from the shared receive queue with the number `srqn`.
+    /// As [`Engine::post_send`], to the target of an extended reliable connection: operations that consume a receive
+    /// there consume it from the shared receive queue with the number `srqn`.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Engine::post_send`].
     pub fn post_send_shared(&mut self, qpn: Qpn, request: &SendRequest<'_>, srqn: u32) -> Result<(), PostError> {
         let qp = self.qps.find_mut(qpn).ok_or(PostError::UnknownQp)?;
         qp.post_send(&mut self.core, request, srqn)

@@ -1,16 +1,17 @@
-//! The engine's functions for Falcon's packets alone.
+//! Functions of the engine that apply to Falcon packets only.
 //!
 //! Besides passing packets in and out, a driver of Falcon handles:
 //!
-//! * **time on the wire**: the engine writes [`rnic_wire::falcon::Packet::timestamp`] when it hands a packet out. If it
-//!   is put on the wire later, the driver may write the time at which it leaves. A packet is received at the time of
-//!   its last bit;
-//! * **paths**: [`crate::FalconTransmit::label`] is what switches shall hash (the IPv6 flow label, or a source port for
-//!   it), and the receiver must get the same label back with the packet: its low bits name the flow;
-//! * **congestion marks** and **hops**: [`FalconArrival`]; hops count switches, 0 where nobody counts;
-//! * **payload**: `Push Data` and `Pull Data` carry `payload_len` bytes from [`Engine::segments`]; what arrives early
-//!   on an ordered connection is kept by the driver ([`Dma::keep`]);
-//! * **waking**: as for all packets, [`Engine::next_timeout`] and [`Engine::tick`].
+//! * **time on the wire**: the engine writes [`rnic_wire::falcon::Packet::timestamp`] when it returns a packet. If the
+//!   packet is put on the wire later, the driver may write the time at which it is sent. A packet is received at the
+//!   time of its last bit;
+//! * **paths**: [`crate::FalconTransmit::label`] is the value that switches must hash (the IPv6 flow label, or a source
+//!   port that represents it), and the receiver must get the same label with the packet: its low bits identify the
+//!   flow;
+//! * **congestion marks** and **hops**: [`FalconArrival`]; hops count switches, 0 where they are not counted;
+//! * **payload**: `Push Data` and `Pull Data` carry `payload_len` bytes from [`Engine::segments`]; payload that arrives
+//!   out of order on an ordered connection is kept by the driver ([`Dma::keep`]);
+//! * **timers**: as for all packets, [`Engine::next_timeout`] and [`Engine::tick`].
 
 use rnic_wire::Qpn;
 
@@ -24,7 +25,7 @@ use crate::stats::FalconStats;
 use crate::timer::Deadline;
 
 impl Engine {
-    /// Takes a Falcon packet in.
+    /// Processes a received Falcon packet.
     #[inline(never)]
     pub(super) fn receive_falcon<D: Dma>(&mut self, arrival: &FalconArrival<'_>, dma: &mut D) -> RxOutcome {
         let Self { core, falcon, qps, .. } = self;
@@ -47,7 +48,8 @@ impl Engine {
         outcome
     }
 
-    /// Makes the next Falcon packet, in the NIC's `out`, if there is one that may leave now.
+    /// Builds the next Falcon packet, in the NIC's `out`, if there is one that may be sent now; returns whether there
+    /// is.
     #[inline(never)]
     pub(super) fn transmit_falcon(&mut self) -> bool {
         let Self { core, falcon, qps, .. } = self;
@@ -73,7 +75,8 @@ impl Engine {
         made
     }
 
-    /// How it stands with what the Falcon connections of this NIC share; `None` where there never was one.
+    /// Returns the statistics of the state that the Falcon connections of this NIC share; `None` where there never was
+    /// such a connection.
     pub fn falcon_stats(&self) -> Option<FalconStats> {
         let nic = self.falcon.as_ref()?;
         let mut stats = nic.stats();
@@ -85,7 +88,7 @@ impl Engine {
         Some(stats)
     }
 
-    /// The time of a Falcon queue pair, or of the NIC, has come; or of nobody, by now.
+    /// Handles an expired deadline of a Falcon queue pair or of the NIC; the owner may no longer exist.
     #[cold]
     pub(super) fn tick_falcon(&mut self, deadline: Deadline, slot: u32) {
         let Self { core, falcon, qps, .. } = self;
@@ -117,10 +120,10 @@ impl Engine {
 }
 
 impl Engine {
-    /// So many bytes of payload that Falcon's connections have placed are still on their way into the host's memory: a
-    /// body whose memory takes them at once never says so. Until they are there they fill receive buffers of the NIC;
-    /// peers hear of that in acknowledgements, and what finds no room is refused (Falcon, section 4.2: a bottleneck in
-    /// the host).
+    /// Sets the number of payload bytes that Falcon connections have placed but that are still on their way into the
+    /// host's memory; drivers whose memory accepts them immediately never call this. Until they have reached it they
+    /// occupy receive buffers of the NIC; acknowledgements report this to peers, and packets that find no buffer space
+    /// are refused (Falcon, section 4.2: a bottleneck in the host).
     pub fn set_falcon_backlog(&mut self, bytes: u64) {
         if let Some(nic) = &mut self.falcon {
             nic.set_backlog(bytes);

@@ -1,17 +1,17 @@
-//! What a body says when it could not read the payload of a packet that leaves.
+//! Handling of packets whose payload the driver cannot read.
 
 use super::Engine;
 use crate::packet::Departure;
 use crate::qp::{Carrier, Qp};
 
 impl Engine {
-    /// The payload of the packet that was last taken with [`Engine::transmit`] cannot be read: its owner has unmapped,
-    /// shortened or protected the memory. The packet must not leave, and this must be the next call. Returns what
-    /// leaves in its place, if anything does, which has no payload.
+    /// Reports that the payload of the packet last returned by [`Engine::transmit`] cannot be read, because its owner
+    /// has unmapped, shortened or protected the memory. The packet must not be sent, and this must be the next call.
+    /// Returns the packet that replaces it, if any, which has no payload.
     ///
-    /// A request completes with a local protection error when those before it have completed. In the place of a
-    /// response its requester learns that its Read ends with a remote access error. Either ends the queue pair, and no
-    /// other. In the place of a packet of Falcon's leaves a Resync with its number (section 6.8).
+    /// A request completes with a local protection error when those before it have completed. In place of a response,
+    /// the requester receives a remote access error for its Read. Either fails this queue pair, and no other. In place
+    /// of a Falcon packet, a Resync with its number is sent (section 6.8).
     #[cold]
     pub fn fault_payload(&mut self) -> Option<Departure<'_>> {
         let is_falcon = self.falcon.as_ref().is_some_and(|nic| nic.is_out);

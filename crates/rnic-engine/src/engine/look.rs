@@ -1,4 +1,4 @@
-//! Looking at queue pairs from outside, all of them at once: for whoever watches, not for the packet path.
+//! Monitoring of all queue pairs of an engine, outside the packet path.
 
 use rnic_base::Duration;
 use rnic_falcon::delivery::{Delivery, FlowView};
@@ -10,40 +10,42 @@ use crate::engine::Engine;
 use crate::qp::{Carrier, Qp, QpInfo};
 use crate::watch::{Traffic, Watched};
 
-/// What a watcher sees of a queue pair.
+/// Monitoring data of a queue pair.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QpView {
-    /// What can be asked about it by number.
+    /// The attributes that can also be queried by queue pair number.
     pub info: QpInfo,
-    /// Who is at the other end; says nothing before it is connected, and is [`PeerId::NOBODY`] where nobody ever is.
+    /// Peer at the remote end; without meaning before the queue pair is connected, and [`PeerId::NOBODY`] where there
+    /// is never one.
     pub peer: PeerId,
-    /// Name of its transport.
+    /// Name of the queue pair's transport.
     pub transport: &'static str,
-    /// Request packets under way; with Falcon, answers to the peer's requests too.
+    /// Request packets in flight; with Falcon, responses to the peer's requests too.
     pub in_flight: u64,
-    /// Request packets that may be under way, by the transport's cap or by congestion control.
+    /// Maximum number of request packets in flight, by the transport's limit or by congestion control.
     pub window: u64,
-    /// What it took from its peer; zeros where nobody watches.
+    /// Traffic received from the peer; zeros when monitoring is off.
     pub traffic: Traffic,
-    /// The last round trip that was measured: of a request packet, only where somebody watches; with Falcon, to the
-    /// answer that echoes a packet.
+    /// Last measured round-trip time: of a request packet, only when monitoring is on; with Falcon, until the
+    /// acknowledgement that echoes a packet.
     pub round_trip: Option<Duration>,
-    /// With Falcon, the flows of a connection that has several.
+    /// Flows of a Falcon connection that has several.
     pub flows: Vec<FlowView>,
 }
 
 impl Engine {
-    /// From now on, counts and times for [`QpView`] what queue pairs do that are made later.
+    /// Turns monitoring on: counts and measures, for [`QpView`], the activity of queue pairs that are created from now
+    /// on.
     pub fn watch(&mut self) {
         self.core.watch.begin();
     }
 
-    /// Every queue pair there is, in no order that means anything.
+    /// Returns all queue pairs, in no particular order.
     pub fn queue_pairs(&self) -> impl Iterator<Item = QpView> {
         self.qps.iter().map(|qp| qp.view(self.core.watch.get(qp.verbs.head.slot)))
     }
 
-    /// What queue pair `qpn` is composed of, if there is one.
+    /// Returns the profile that queue pair `qpn` is composed from, if it exists.
     pub fn profile_of(&self, qpn: Qpn) -> Option<&Profile> {
         self.qps.find(qpn).map(|qp| qp.verbs.head.transport.profile())
     }

@@ -1,4 +1,4 @@
-//! Namespaces, and what a queue pair for NVMe must have.
+//! Namespaces, and requirements on queue pairs for NVMe.
 
 use rnic_base::limits::MTU_MAX;
 use rnic_nvme::UNIT;
@@ -11,44 +11,44 @@ use crate::namespace::{NamespaceConfig, NamespaceId, NvmeInitiator, NvmeRole, ch
 use crate::qp::Qp;
 use crate::state::Service;
 
-/// The namespaces of an engine, and what its queue pairs for NVMe have counted: [`Engine::nvme`].
+/// The namespaces of an engine, and the statistics of its queue pairs for NVMe: [`Engine::nvme`].
 #[derive(Debug)]
 pub struct Nvme<'a> {
     engine: &'a mut Engine,
 }
 
 impl Engine {
-    /// Returns its namespaces.
+    /// Returns access to the namespaces of the engine.
     pub fn nvme(&mut self) -> Nvme<'_> {
         Nvme { engine: self }
     }
 }
 
 impl Nvme<'_> {
-    /// Makes a namespace of registered memory, which targets of this NIC may serve.
+    /// Creates a namespace in registered memory, which targets of this NIC may serve.
     ///
     /// # Errors
-    /// When a size is out of its range, or there are too many.
+    /// When a size is out of range, or there are too many namespaces.
     pub fn create_namespace(&mut self, config: &NamespaceConfig) -> Result<NamespaceId, ResourceError> {
         self.engine.core.objects.check_pd(config.pd)?;
         self.engine.core.drives.create(config)
     }
 
-    /// Ends a namespace.
+    /// Destroys a namespace.
     ///
     /// # Errors
-    /// When it does not exist, or a target is in front of it.
+    /// When it does not exist, or a target serves it.
     pub fn destroy_namespace(&mut self, id: NamespaceId) -> Result<(), ResourceError> {
         self.engine.core.drives.destroy(id)
     }
 
-    /// Returns how many packets of NVMe made no sense, of connections that live.
+    /// Returns the number of invalid NVMe packets on connections that still exist.
     pub fn peer_errors(&self) -> u64 {
         self.engine.qps.iter().filter_map(|qp| qp.falcon()).map(|end| end.nvme_errors()).sum()
     }
 }
 
-/// Checks that a queue pair with these attributes can be an end of NVMe, if it shall be one.
+/// Checks that a queue pair with these attributes can be an NVMe end, if it is meant to be one.
 pub(super) fn check_role(core: &Core, attributes: &QpAttributes) -> Result<(), ResourceError> {
     let Some(role) = attributes.nvme else { return Ok(()) };
     if attributes.service != Service::ReliableConnection || attributes.transport.falcon().is_none() {
@@ -63,7 +63,7 @@ pub(super) fn check_role(core: &Core, attributes: &QpAttributes) -> Result<(), R
     }
 }
 
-/// Checks the path MTU of a queue pair: one for NVMe holds a unit in a packet.
+/// Checks the path MTU of a queue pair: for NVMe, a packet must hold a complete unit.
 pub(super) fn check_mtu_of(qp: &Qp, mtu: u32) -> Result<(), ModifyError> {
     let is_nvme = qp.falcon().is_some_and(|end| end.nvme_role().is_some());
     if !is_nvme || mtu >= UNIT {
@@ -73,7 +73,7 @@ pub(super) fn check_mtu_of(qp: &Qp, mtu: u32) -> Result<(), ModifyError> {
     Err(ModifyError::Attribute { what: "path MTU of a queue pair for NVMe", asked, min, max, step: 4 })
 }
 
-/// Returns the namespace that a queue pair stands in front of, if it is a target.
+/// Returns the namespace that a queue pair serves, if it is a target.
 pub(super) fn namespace_of(qp: &Qp) -> Option<NamespaceId> {
     match qp.falcon()?.nvme_role()? {
         NvmeRole::Target(namespace) => Some(*namespace),

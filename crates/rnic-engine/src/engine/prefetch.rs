@@ -1,8 +1,9 @@
-//! State fetched into the cache before the packets that need it.
+//! Prefetches state into the cache before the packets that need it are processed.
 //!
-//! A driver of many engines, or of one with many connections, finds what the next packet needs in a far level of the
-//! cache or in memory, several dependent loads away. A driver that knows a little ahead what will come takes these
-//! loads one after the other, a step at a time, and does other things in between. Nothing depends on it.
+//! In a driver of many engines, or of one engine with many connections, the state that the next packet needs is in a
+//! distant cache level or in memory, several dependent loads away. A driver that knows the next packets a little in
+//! advance issues these loads one after the other, a step at a time, and does other work in between. Correctness does
+//! not depend on it.
 
 use rnic_base::{Time, near, near_whole};
 use rnic_wire::Qpn;
@@ -11,23 +12,24 @@ use super::Engine;
 use crate::core::Core;
 use crate::qp::{Carrier, Qp};
 
-/// Steps of [`Engine::prefetch`]: each reads what the one before it has fetched.
+/// Number of steps of [`Engine::prefetch`]: each reads the data that the step before it has fetched.
 pub const PREFETCH_STEPS: u32 = 8;
 
-/// The first of the steps in which queue pairs are fetched, and not what all share.
+/// First step in which queue pairs are fetched, instead of shared state.
 const QUEUE_PAIRS: u32 = 4;
 
-/// Where the queue pairs lie that are expected to need their state, each once: what one step finds for the next.
+/// Slots of the queue pairs that are expected to need their state, each once: the result that one step passes to the
+/// next.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hints {
     slots: [u32; 32],
     count: usize,
-    /// By the low bits of slots: where none is, none need be looked for.
+    /// Bit set of the low bits of the slots: when a bit is clear, `slots` need not be searched.
     low_bits: u64,
 }
 
 impl Hints {
-    /// Adds the queue pair in `slot`, when there is place for one more.
+    /// Adds the queue pair in `slot`, when there is space for one more.
     #[inline]
     fn add(&mut self, slot: u32) {
         let bit = 1 << (slot % u64::BITS);
@@ -46,8 +48,8 @@ impl Hints {
 }
 
 impl Engine {
-    /// Takes step `step` of [`PREFETCH_STEPS`] towards what the packets need that come or leave before `horizon`.
-    /// Falcon's packets that are known to come are for the queue pairs `arriving`.
+    /// Executes step `step` of [`PREFETCH_STEPS`] of fetching the state for packets that will be received or sent
+    /// before `horizon`. The queue pairs `arriving` are those for which Falcon packets are known to arrive.
     #[inline]
     pub fn prefetch(&self, step: u32, horizon: Time, arriving: impl Iterator<Item = Qpn>, hints: &mut Hints) {
         match step {
@@ -105,8 +107,8 @@ impl Engine {
         self.qps.touch();
     }
 
-    /// Returns where Falcon's queue pairs lie that will send or have a timeout before `horizon`, as far as that is
-    /// known: the next few of those who can send, whose timeout is due, and whose packet is paced.
+    /// Returns the slots of the Falcon queue pairs that will send or have a timeout before `horizon`, as far as that is
+    /// known: the next few of those that can send, whose timeout is due, and whose packet is paced.
     fn expected_until(&self, horizon: Time) -> impl Iterator<Item = u32> {
         let (nics, Core { ready, timers, .. }) = (self.falcon.iter(), &self.core);
         nics.flat_map(move |nic| ready.falcon_senders().chain(timers.few_until(horizon)).chain(nic.few_until(horizon)))

@@ -1,4 +1,4 @@
-//! Making, changing and ending resources: the slow path.
+//! Creation, modification and destruction of resources: the slow path.
 
 use rnic_base::Time;
 use rnic_base::limits::{MTU_MAX, MTU_MIN, READS_IN_PROGRESS_MAX, SGE_MAX, WORK_REQUESTS_MAX};
@@ -27,7 +27,7 @@ fn attribute(what: &'static str, asked: u32, min: u32, max: u32) -> Result<(), M
     Err(ModifyError::Attribute { what, asked, min, max, step: 1 })
 }
 
-/// Full packets are not padded: what RoCE's headers count is words of 4 bytes.
+/// Step of valid MTUs, in bytes. Full packets are not padded, and RoCE headers count 4-byte words.
 const MTU_STEP: u32 = 4;
 
 /// Checks a path MTU.
@@ -38,7 +38,7 @@ fn check_mtu(mtu: u32) -> Result<(), ModifyError> {
 }
 
 impl Engine {
-    /// Ends a protection domain.
+    /// Destroys a protection domain.
     ///
     /// # Errors
     /// When it does not exist or a memory region still belongs to it.
@@ -50,12 +50,12 @@ impl Engine {
         self.core.objects.destroy_pd(pd)
     }
 
-    /// Makes a queue pair, in state `Reset`; answers its number.
+    /// Creates a queue pair, in state `Reset`; returns its number.
     ///
     /// # Errors
-    /// When a size is out of range, something it refers to does not exist, or the number is taken; when its transport
-    /// was given other resources than Falcon's queue pairs of this engine have, or a thread that there is not; when it
-    /// shall be NVMe's and cannot be.
+    /// When a size is out of range, an object it refers to does not exist, or the number is taken; when its transport
+    /// is configured with other resources than the Falcon queue pairs of this engine have, or with a thread that is not
+    /// available; when it is meant for NVMe and its attributes do not permit that.
     pub fn create_qp(&mut self, attributes: &QpAttributes) -> Result<Qpn, ResourceError> {
         self.core.objects.check_pd(attributes.pd)?;
         size("send queue entries", attributes.max_send_wr, 0, WORK_REQUESTS_MAX)?;
@@ -80,7 +80,7 @@ impl Engine {
             let srq = self.core.objects.srqs.get_mut(id.index()).and_then(Option::as_mut);
             let srq =
                 srq.filter(|srq| srq.pd == attributes.pd).ok_or(ResourceError::Unknown("shared receive queue"))?;
-            // Receives are claimed with their whole list.
+            // Receives are consumed with their complete scatter/gather list.
             attributes.max_recv_sge = srq.sge_limit() as u32;
             srq.users += 1;
         }
@@ -104,7 +104,7 @@ impl Engine {
         number
     }
 
-    /// Ends a queue pair in any state. What is posted is forgotten, without completions, as in verbs.
+    /// Destroys a queue pair in any state. Posted requests are discarded, without completions, as in verbs.
     ///
     /// # Errors
     /// When it does not exist.
@@ -125,38 +125,38 @@ impl Engine {
         Ok(())
     }
 
-    /// What there is to know about a queue pair.
+    /// Returns the attributes of a queue pair.
     pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
         self.qps.find(qpn).map(Qp::info)
     }
 
-    /// How many more requests the send queue of `qpn` takes.
+    /// Returns the number of further requests that fit into the send queue of `qpn`.
     pub fn send_queue_room(&self, qpn: Qpn) -> Option<u32> {
         self.qps.find(qpn).map(|qp| qp.verbs.send.queue.room())
     }
 
-    /// Bounds the packets under way to `peer`, over all queue pairs, to what its receive buffer takes; `None` lifts the
-    /// bound. Packets of unreliable services count too, and it is the caller who must say when they have arrived:
+    /// Limits the packets in flight to `peer`, over all queue pairs, to the capacity of its receive buffer; `None`
+    /// removes the limit. Packets of unreliable services count too, and the caller must report when they have arrived:
     /// [`Engine::settle`].
     pub fn set_peer_limit(&mut self, peer: PeerId, packets: Option<u64>) {
         self.core.peers.set_limit(peer, packets);
         self.core.pass_on_room(peer);
     }
 
-    /// The bound that [`Engine::set_peer_limit`] has set.
+    /// Returns the limit set by [`Engine::set_peer_limit`].
     #[inline]
     pub fn peer_limit(&self, peer: PeerId) -> Option<u64> {
         self.core.peers.limit(peer)
     }
 
-    /// Packets of unreliable services to `peer` have arrived, or are given up: others may use their room. Nobody
-    /// acknowledges them, so only the body can know.
+    /// Records that packets of unreliable services to `peer` have arrived, or are given up: others may use their
+    /// credit. They are never acknowledged, so only the driver can know.
     #[inline]
     pub fn settle(&mut self, peer: PeerId, packets: u64) {
         self.core.settle(peer, packets);
     }
 
-    /// Returns a queue pair that may become `to`.
+    /// Returns a queue pair that may change to state `to`.
     fn change(&mut self, qpn: Qpn, to: QpState) -> Result<(&mut Core, &mut Qp), ModifyError> {
         let qp = self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
         let from = qp.verbs.head.state;
@@ -166,46 +166,47 @@ impl Engine {
         Ok((&mut self.core, qp))
     }
 
-    /// `Reset` to `Init`: receives may be posted.
+    /// Changes a queue pair from `Reset` to `Init`: receives may be posted.
     ///
     /// # Errors
-    /// When the queue pair is not there or in another state.
+    /// When the queue pair does not exist or is in another state.
     pub fn modify_to_init(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         self.change(qpn, QpState::Init)?.1.verbs.head.state = QpState::Init;
         Ok(())
     }
 
-    /// What the peer may do to memory, by the rights of the queue pair itself: of `access` the remote rights count, and
-    /// the key must grant them too. Everything, until this says otherwise; legal in any state.
+    /// Sets the access to memory that the queue pair itself grants to the peer: of `access` only the remote rights
+    /// count, and the key must grant them too. Until this is called, all rights are granted; legal in any state.
     ///
     /// # Errors
-    /// When the queue pair is not there.
+    /// When the queue pair does not exist.
     pub fn set_access(&mut self, qpn: Qpn, access: Access) -> Result<(), ModifyError> {
         self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?.verbs.head.access = access;
         Ok(())
     }
 
-    /// The key that datagrams for this queue pair must have, and that those which it sends have instead of a privileged
-    /// one; 0 until this says otherwise. Legal in any state.
+    /// Sets the key that datagrams for this queue pair must carry, and that datagrams sent by it carry in place of a
+    /// privileged one; 0 until this is called. Legal in any state.
     ///
     /// # Errors
-    /// When the queue pair is not there, or of another service than [`Service::UnreliableDatagram`].
+    /// When the queue pair does not exist, or has another service than [`Service::UnreliableDatagram`].
     pub fn set_qkey(&mut self, qpn: Qpn, qkey: u32) -> Result<(), ModifyError> {
         let qp = self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
         qp.set_qkey(qkey)
     }
 
-    /// How long the peer waits before it repeats a request that no receive was posted for. Legal in any state.
+    /// Sets the time for which the peer waits before it retransmits a request for which no receive was posted. Legal in
+    /// any state.
     ///
     /// # Errors
-    /// When the queue pair is not there.
+    /// When the queue pair does not exist.
     pub fn set_min_rnr_timer(&mut self, qpn: Qpn, timer: RnrTimer) -> Result<(), ModifyError> {
         self.qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?.verbs.head.min_rnr_timer = timer;
         Ok(())
     }
 
-    /// `Init` to `ReadyToReceive` for [`Service::UnreliableDatagram`]: packets of up to `mtu` bytes are taken in, from
-    /// anybody, and will be sent.
+    /// Changes a queue pair from `Init` to `ReadyToReceive` for [`Service::UnreliableDatagram`]: packets of up to `mtu`
+    /// bytes are accepted, from any sender, and will be sent.
     ///
     /// # Errors
     /// When the state, the service or the MTU forbids it.
@@ -214,7 +215,7 @@ impl Engine {
         self.change(qpn, QpState::ReadyToReceive)?.1.begin_receiving_unconnected(mtu)
     }
 
-    /// `Init` to `ReadyToReceive`, for connections: packets are taken in.
+    /// Changes a queue pair from `Init` to `ReadyToReceive`, for connections: packets are accepted.
     ///
     /// # Errors
     /// When the state, the service or an attribute forbids it.
@@ -227,8 +228,8 @@ impl Engine {
         qp.begin_receiving(connection)
     }
 
-    /// `ReadyToReceive`, `SendQueueDrained` or `SendQueueError` to `ReadyToSend`: fully operational. To queue pairs of
-    /// unreliable services only `sq_psn` matters.
+    /// Changes a queue pair from `ReadyToReceive`, `SendQueueDrained` or `SendQueueError` to `ReadyToSend`: fully
+    /// operational. For queue pairs of unreliable services only `sq_psn` matters.
     ///
     /// # Errors
     /// When the state or an attribute forbids it.
@@ -240,21 +241,22 @@ impl Engine {
         Ok(())
     }
 
-    /// `ReadyToSend` to `SendQueueDrained`: requests under way complete, no new ones leave.
+    /// Changes a queue pair from `ReadyToSend` to `SendQueueDrained`: requests in flight complete, no new ones are
+    /// sent.
     ///
     /// # Errors
-    /// When the queue pair is not there or in another state.
+    /// When the queue pair does not exist or is in another state.
     pub fn modify_to_sqd(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         let (core, qp) = self.change(qpn, QpState::SendQueueDrained)?;
         qp.drain(core);
         Ok(())
     }
 
-    /// To `Error` from anywhere: everything posted is flushed, but for the oldest request where the peer is known to
-    /// have refused it: that completes with the reason.
+    /// Changes a queue pair to `Error` from any state: everything posted is flushed, except that the oldest request
+    /// completes with the reason where the peer is known to have refused it.
     ///
     /// # Errors
-    /// When the queue pair is not there.
+    /// When the queue pair does not exist.
     pub fn modify_to_error(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         let Self { core, falcon, qps, .. } = self;
         let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
@@ -263,13 +265,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Nobody is at the other end of a connected queue pair any more: everything posted is flushed. If requests wait in
-    /// the send queue of a reliable connection, the oldest one completes as when all its retries have been in vain;
-    /// otherwise the program is told by [`crate::AsyncEvent::QpFatal`]. Nothing happens to queue pairs that are not
-    /// connected.
+    /// Handles the disappearance of the peer of a connected queue pair: everything posted is flushed. If requests wait
+    /// in the send queue of a reliable connection, the oldest one completes as when all its retries are exhausted;
+    /// otherwise the program is notified by [`crate::AsyncEvent::QpFatal`]. Queue pairs that are not connected are left
+    /// unchanged.
     ///
     /// # Errors
-    /// When the queue pair is not there.
+    /// When the queue pair does not exist.
     pub fn give_up_on_peer(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         let Self { core, falcon, qps, .. } = self;
         let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;
@@ -278,10 +280,10 @@ impl Engine {
         Ok(())
     }
 
-    /// To `Reset` from anywhere: as fresh as when it was made.
+    /// Changes a queue pair to `Reset` from any state: it is as when it was created.
     ///
     /// # Errors
-    /// When the queue pair is not there.
+    /// When the queue pair does not exist.
     pub fn modify_to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         let Self { core, falcon, qps, .. } = self;
         let qp = qps.find_mut(qpn).ok_or(ModifyError::UnknownQp)?;

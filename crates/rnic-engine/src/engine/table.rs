@@ -7,31 +7,32 @@ use rnic_wire::Qpn;
 use crate::error::ResourceError;
 use crate::qp::Qp;
 
-/// Numbers on a page: small engines with small numbers have one page, random numbers touch one page each.
+/// Queue pair numbers per page: small engines with small numbers have one page, random numbers access one page each.
 const PAGE: usize = 256;
 
-/// The table of slots grows by this part of itself: doubling would leave up to half of the memory of a large engine
-/// unused, and an idle connection is to cost less than a KiB.
+/// Divisor that determines the growth of the slot table: it grows by 1/64 of its size, because doubling would leave up
+/// to half of the memory of a large engine unused, and an idle connection must cost less than a KiB.
 const GROWTH: usize = 64;
 
-/// Slots by number, of so many numbers in a row.
+/// Slots of `PAGE` consecutive queue pair numbers.
 type Page = [u32; PAGE];
 
-/// Where no queue pair is.
+/// Value of entries without a queue pair.
 const NOBODY: u32 = u32::MAX;
 
-/// All queue pairs. They lie in slots that are used again; a table of pages finds the slot of a 24-bit number in two
-/// loads. A page that nobody's number is on is given back; the list of pages, 8 bytes for each, stays.
+/// All queue pairs. They are stored in reusable slots; a table of pages finds the slot of a 24-bit number in two loads.
+/// A page without any number in use is freed; the list of pages, 8 bytes for each, stays.
 #[derive(Debug)]
 pub(super) struct QpTable {
     slots: Vec<Option<Qp>>,
     free: Vec<u32>,
     pages: Vec<Option<Box<Page>>>,
-    /// The last page that was given back, for the next that is needed: most often numbers come and go one at a time.
+    /// The last page that was freed, for the next page that is needed: usually numbers are added and removed one at a
+    /// time.
     spare: Option<Box<Page>>,
-    /// The last number looked up and its slot: packets and posts come in runs.
+    /// The last number looked up and its slot: consecutive packets and posts often use the same number.
     last: (Qpn, u32),
-    /// State of the sequence that numbers are drawn from.
+    /// State of the generator of queue pair numbers.
     draw: u64,
     count: u32,
 }
@@ -49,20 +50,20 @@ impl QpTable {
         }
     }
 
-    /// Has the table itself brought near.
+    /// Prefetches the headers of the table.
     #[inline]
     pub(super) fn touch(&self) {
         near(&self.slots);
         near(&self.pages);
     }
 
-    /// Then, where small numbers are looked up.
+    /// Prefetches the page entry for small numbers; the step after [`Self::touch`].
     #[inline]
     pub(super) fn touch_pages(&self) {
         near_at(&self.pages, 0);
     }
 
-    /// Then, the slot of `number`.
+    /// Prefetches the slot of `number`; the step after [`Self::touch_pages`].
     #[inline]
     pub(super) fn touch_number(&self, number: Qpn) {
         let number = number.get() as usize;
@@ -71,13 +72,13 @@ impl QpTable {
         }
     }
 
-    /// And then the queue pair in `slot`.
+    /// Prefetches the queue pair in `slot`; the step after [`Self::touch_number`].
     #[inline]
     pub(super) fn touch_at(&self, slot: u32) {
         near_whole_at(&self.slots, slot as usize);
     }
 
-    /// The queue pair in `slot`.
+    /// Returns the queue pair in `slot`.
     #[inline]
     pub(super) fn at(&self, slot: u32) -> Option<&Qp> {
         self.slots.get(slot as usize)?.as_ref()
@@ -117,7 +118,7 @@ impl QpTable {
         self.slots.iter_mut().flatten()
     }
 
-    /// Makes room for a queue pair called `number`, or by a number of our choice; `make` gets number and slot.
+    /// Inserts a queue pair with `number`, or with a generated number; `make` gets number and slot.
     pub(super) fn insert(
         &mut self,
         number: Option<Qpn>,
@@ -127,7 +128,7 @@ impl QpTable {
             return Err(ResourceError::Exhausted { what: "queue pairs", limit: u64::from(QUEUE_PAIRS_MAX) });
         }
         let number = match number {
-            // 0 and 1 belong to management (IBA 10.3.1.1).
+            // 0 and 1 are reserved for management (IBA 10.3.1.1).
             Some(number) if number.get() < 2 || self.slot_of(number) != NOBODY => {
                 return Err(ResourceError::NumberTaken(number.get()));
             }
@@ -156,7 +157,7 @@ impl QpTable {
         Some(qp)
     }
 
-    /// A free number that does not follow from the last one.
+    /// Returns a free number that cannot be derived simply from the last one.
     fn draw_number(&mut self) -> Qpn {
         loop {
             // SplitMix64.
@@ -171,7 +172,7 @@ impl QpTable {
         }
     }
 
-    /// `number`, which was nobody's, is that of the queue pair in `slot`.
+    /// Maps `number`, which was unused, to `slot`.
     fn enter(&mut self, number: Qpn, slot: u32) {
         self.last = (number, slot);
         let (page, index) = (number.get() as usize / PAGE, number.get() as usize % PAGE);
@@ -183,8 +184,8 @@ impl QpTable {
         page[index] = slot;
     }
 
-    /// `number` is nobody's any more, and its page goes with the last on it. A look through a page takes less than what
-    /// else the end of a queue pair does, and a count beside it would make it larger than a kilobyte.
+    /// Removes `number`, and frees its page when it was the last number in use there. Scanning a page takes less time
+    /// than the rest of destroying a queue pair, and a counter beside it would make it larger than a kilobyte.
     fn strike(&mut self, number: Qpn) {
         self.last = (number, NOBODY);
         let (page, index) = (number.get() as usize / PAGE, number.get() as usize % PAGE);

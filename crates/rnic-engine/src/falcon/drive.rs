@@ -1,6 +1,6 @@
-//! One queue pair at a time: a packet comes in, a packet goes out, a moment has come.
+//! Processing of one queue pair at a time: received packets, packets to send, and timeouts.
 //!
-//! A failure of the queue pair does not end the connection at once: that happens when the input has been handled
+//! A failure of the queue pair does not end the connection immediately: that happens after the input has been processed
 //! ([`FalconEnd::rest`], [`FalconEnd::stop`]).
 
 use rnic_base::Time;
@@ -22,23 +22,23 @@ use crate::state::QpState;
 use crate::timer::Deadline;
 use crate::verbs::Verbs;
 
-/// Returns whether the queue pair answers its peer: it receives, or has failed and owes a refusal.
+/// Returns whether the queue pair responds to its peer: it receives, or has failed and still owes a refusal.
 fn is_heard(verbs: &Verbs) -> bool {
     verbs.head.state.receives() || lingers(verbs)
 }
 
-/// Returns whether it answers on, although it has failed: it has refused a request.
+/// Returns whether it continues to respond although it has failed, because it has refused a request.
 fn lingers(verbs: &Verbs) -> bool {
     verbs.head.state == QpState::Error && verbs.recv.refused.is_some()
 }
 
 impl FalconEnd {
-    /// New work is queued.
+    /// Schedules the queue pair, because new work is queued.
     pub(crate) fn on_work(&mut self, verbs: &Verbs, core: &mut Core) {
         self.schedule.enlist(verbs.head.slot, core);
     }
 
-    /// Takes in a packet that names this queue pair.
+    /// Processes a received packet that names this queue pair.
     pub(crate) fn receive<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
@@ -63,8 +63,8 @@ impl FalconEnd {
         outcome
     }
 
-    /// Makes the next packet, in the NIC's `out`, if one may leave now. The ring has let go of this queue pair, which
-    /// has waited for resources, or not.
+    /// Builds the next packet, in the NIC's `out`, if one may be sent now; returns whether it did. The queue pair has
+    /// been removed from the ring; `waited` is the resource that it was blocked on, if any.
     pub(crate) fn transmit(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic, waited: Option<Lack>) -> bool {
         match waited {
             Some(lack) => self.schedule.waits.remove(lack),
@@ -76,7 +76,8 @@ impl FalconEnd {
             }
             return false;
         };
-        // Where the line is busy, a queue pair may be in the ring for ever, and no other moment comes.
+        // When the line is busy, a queue pair may stay in the ring indefinitely, so its timeouts must be processed
+        // here.
         if link.connection.expiry().is_some_and(|due| due <= core.now) {
             link.expire(verbs, core, nic);
             link.consult(core, nic);
@@ -93,7 +94,7 @@ impl FalconEnd {
                 Lack::Request | Lack::Reserve => handed.requests,
                 Lack::Share => has_answered || handed.requests,
             };
-            // There may be more than it took, or it took none.
+            // More resources may be free than it took, or it took none.
             if has_taken || !schedule.waits.has(lack) {
                 nic.wake(&mut core.ready, lack);
             }
@@ -103,8 +104,8 @@ impl FalconEnd {
         made
     }
 
-    /// The payload of the packet in the NIC's `out`, the last one that this queue pair has made, cannot be read: a
-    /// Resync takes its place.
+    /// Handles unreadable payload of the packet in the NIC's `out`, the last one that this queue pair has built:
+    /// replaces it by a Resync.
     #[cold]
     pub(crate) fn fault_payload(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic) {
         let Some(link) = self.link.as_deref_mut() else { return };
@@ -115,11 +116,11 @@ impl FalconEnd {
         self.rest(verbs, core, nic, true);
     }
 
-    /// Does what is due.
+    /// Processes the timeouts that are due.
     pub(crate) fn on_timeout(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic) {
         let Self { schedule, link, .. } = self;
         let Some(link) = link.as_deref_mut() else { return };
-        // Most alarms are for an acknowledgement, which leaves in this queue pair's turn.
+        // Most alarms are for an acknowledgement, which is sent in this queue pair's scheduling turn.
         if link.owes_only_answers(core.now) && verbs.head.state.receives() {
             return schedule.enlist(verbs.head.slot, core);
         }
@@ -129,7 +130,8 @@ impl FalconEnd {
         self.rest(verbs, core, nic, true);
     }
 
-    /// An answer of the adaptive engine has come, or the time to send.
+    /// Applies a response of the adaptive engine, if there is one, and schedules the queue pair; also called when its
+    /// pacing time has come.
     pub(crate) fn on_decision(&mut self, verbs: &Verbs, core: &mut Core, response: Option<&rnic_fae::Response>) {
         if let (Some(response), Some(link)) = (response, self.link.as_mut()) {
             link.connection.obey(response);
@@ -137,8 +139,8 @@ impl FalconEnd {
         self.schedule.enlist(verbs.head.slot, core);
     }
 
-    /// Ends what has ended, and sees that the connection wakes in time. What is due already is looked at when its turn
-    /// in the ring comes, if it `has_turn`; when that was in vain, at once.
+    /// Ends the connection if it has failed, and ensures that it is woken in time. Timeouts that are already due are
+    /// processed at its turn in the ring, if it `has_turn`; otherwise an immediate alarm is armed.
     #[inline]
     fn rest(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic, has_turn: bool) {
         let Some(link) = self.link.as_deref_mut() else { return };
@@ -162,14 +164,14 @@ impl FalconEnd {
         schedule.arm(verbs.head.slot, core, timeout);
     }
 
-    /// Ends what has ended; returns whether it has.
+    /// Ends the connection if it has failed; returns whether it has ended.
     #[cold]
     fn is_over(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic, is_dead: bool) -> bool {
         if is_dead && verbs.head.state.receives() {
             let known = self.known_failure(verbs);
             verbs.give_up_on_peer(core, known);
         }
-        // A queue pair that has failed answers on while there is somebody to answer.
+        // A failed queue pair continues to respond as long as its peer is alive.
         let is_over = !verbs.head.state.receives() && (is_dead || !lingers(verbs));
         if is_over {
             self.end(verbs, core, nic);
@@ -203,7 +205,7 @@ impl Link {
                 dma.keep(handle(slot, rsn));
                 core.stats.packets_early += 1;
             }
-            // A Resync has taken its place.
+            // A Resync has replaced it.
             if was_kept && !keeps {
                 dma.release(handle(slot, rsn));
             }
@@ -228,15 +230,15 @@ impl Link {
         }
     }
 
-    /// Hands down what the peer is to be told: with weak order, what has become of Pushes; answers, while there are
-    /// resources. Returns whether resources were taken.
+    /// Passes responses of the upper layer to the transaction layer: with weak order, the results of Pushes; and
+    /// responses, as long as there are resources. Returns whether resources were used.
     #[inline]
     fn serve(&mut self, schedule: &mut Schedule, verbs: &Verbs, core: &Core, nic: &mut Nic) -> bool {
         let Self { connection, mapping, .. } = self;
         mapping.telling().is_some_and(|serving| tell(serving, connection, schedule, verbs, core, nic))
     }
 
-    /// Makes the next packet of what the connection holds.
+    /// Builds the next packet that the connection has to send.
     #[inline(always)]
     fn transmit(&mut self, schedule: &mut Schedule, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic) -> bool {
         let Self { connection, mapping, .. } = self;
@@ -257,7 +259,7 @@ impl Link {
         made
     }
 
-    /// Puts what belongs to the packet where the driver finds it, and its payload.
+    /// Stores the attributes of the packet and its payload where the driver reads them.
     #[inline(always)]
     fn put_out(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic, leaving: Leaving) {
         let Leaving { label, context, again } = leaving;
@@ -287,8 +289,8 @@ impl Link {
         }
     }
 
-    /// The memory of packet `out` of the transaction named `context` is not what it was: a Resync, which has no
-    /// payload, takes its place.
+    /// Replaces packet `out` of the transaction named `context` by a Resync, which has no payload, because the memory
+    /// is no longer readable or valid.
     #[cold]
     fn withdraw(&mut self, verbs: &mut Verbs, core: &mut Core, context: Context, out: &mut FalconTransmit) {
         core.segments.clear();
@@ -304,7 +306,7 @@ impl Link {
         packet.payload_len = 0;
     }
 
-    /// Does what is due.
+    /// Processes the timeouts that are due.
     #[inline(never)]
     fn expire(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic) {
         let Self { connection, mapping, .. } = self;
@@ -317,8 +319,8 @@ impl Link {
         mapping.watch(connection, verbs, core);
     }
 
-    /// Puts the queue pair into the ring of those who can send, when it has something to send: packets that only come
-    /// in draw few that go out, and a turn in vain costs as much as half a packet.
+    /// Adds the queue pair to the ring of queue pairs that can send, when it has something to send: most received
+    /// packets cause no packet to be sent, and a scheduling turn without effect costs as much as half a packet.
     #[inline]
     fn enlist_if_needed(&mut self, schedule: &mut Schedule, verbs: &Verbs, core: &mut Core) {
         if self.mapping.has_to_hand_in(verbs, &self.connection) || self.connection.has_to_send(core.now) {
@@ -326,7 +328,8 @@ impl Link {
         }
     }
 
-    /// Takes what is new to the connection's adaptive engine; where that takes its time, the NIC wakes for the answer.
+    /// Passes new events to the connection's adaptive engine; when the engine responds later, a timer of the NIC is
+    /// armed for the response.
     #[inline]
     fn consult(&mut self, core: &mut Core, nic: &mut Nic) {
         if self.connection.has_news() {
@@ -354,7 +357,7 @@ impl Link {
     }
 }
 
-/// Hands down what the peer is to be told, see [`Link::serve`].
+/// Passes responses of the upper layer to the transaction layer, see [`Link::serve`].
 #[inline(never)]
 fn tell(
     serving: &mut Serving,
@@ -365,7 +368,7 @@ fn tell(
     nic: &mut Nic,
 ) -> bool {
     while let Some((rsn, refused)) = serving.settled.pop_front() {
-        // Fails for a request that a Resync has skipped meanwhile: the connection no longer knows it.
+        // Fails for a request that a Resync has skipped meanwhile: the connection no longer has it.
         let _ = match refused {
             None => connection.acknowledge(core.now, rsn),
             Some(code) => connection.refuse(core.now, rsn, code),
@@ -387,15 +390,16 @@ fn tell(
     any
 }
 
-/// A request was refused with `code`, and the queue pair has failed: what came before its turn can only be refused too.
+/// Refuses all kept requests, because a request was refused with `code` and the queue pair has failed: requests that
+/// arrived out of order can only be refused too.
 #[cold]
 fn refuse_the_rest(nic: &mut Nic, connection: &mut Connection, code: NakCode, release: impl FnMut(Rsn)) {
     connection.refuse_all(&mut nic.resources, NackCode::NonRecoverable { ulp: header::code_of(code) });
     connection.take_kept().for_each(release);
 }
 
-/// Counts `packet`, which was taken in, if it is a NACK. Those of a receiver that was not ready have a counter of their
-/// own.
+/// Counts `packet`, which was accepted, if it is a NACK. NACKs of a receiver that was not ready have a separate
+/// counter.
 fn count_nack(verbs: &mut Verbs, core: &mut Core, packet: &Packet) {
     if let Body::Nack(nack) = &packet.body
         && !matches!(nack.code, NackCode::NotReady { .. })
@@ -405,7 +409,7 @@ fn count_nack(verbs: &mut Verbs, core: &mut Core, packet: &Packet) {
     }
 }
 
-/// Wakes those who wait for resources, and whoever's time to send has come.
+/// Calls `with` for each queue pair whose time to send has come, and for each response of an adaptive engine.
 pub(crate) fn tick_nic(
     core: &mut Core,
     nic: &mut Nic,

@@ -1,4 +1,4 @@
-//! RDMA over Falcon's headers, and the engine's own.
+//! Conversion between the headers of RDMA over Falcon and those of the engine.
 
 use rnic_base::{Psn, Serial};
 use rnic_wire::falcon::rdma::{Header, Operation, SinkTag, WriteTail};
@@ -7,18 +7,18 @@ use rnic_wire::{AtomicOp, Headers, NakCode, Packet, PacketFlags, Position, Reth,
 use crate::wq::{SendWqe, WqeOp};
 use crate::wr::Sge;
 
-/// Which part of its message a transaction is.
+/// Position of a transaction in its message.
 pub(super) struct Place {
-    /// How many are before it.
+    /// Number of transactions of the message before it.
     pub(super) index: u32,
     pub(super) position: Position,
     /// Bytes of the message before it.
     pub(super) offset: u32,
-    /// Its own bytes.
+    /// Bytes of the message in this transaction.
     pub(super) part: u32,
 }
 
-/// The operation of the part of `wqe` at `place`; `sges` are its local memory.
+/// Returns the operation of the part of `wqe` at `place`; `sges` are its local memory.
 #[inline(always)]
 pub(super) fn operation(wqe: &SendWqe, sges: &[Sge], place: &Place) -> Operation {
     let &Place { index, position, offset, part } = place;
@@ -40,7 +40,7 @@ pub(super) fn operation(wqe: &SendWqe, sges: &[Sge], place: &Place) -> Operation
         WqeOp::Send => send(SendTail::Plain),
         WqeOp::SendImm => send(SendTail::Immediate(wqe.word)),
         WqeOp::SendInvalidate => send(SendTail::Invalidate(wqe.word)),
-        // A Read asks, with each Pull, for the part that it brings.
+        // Each Pull of a Read requests only its own part.
         WqeOp::Read => {
             let rmsn = Serial::new(rmsn.value().wrapping_add(index));
             Operation::ReadRequest { reth: Reth { va, rkey, dma_len: part }, rmsn, sink: sink(sges, place) }
@@ -53,7 +53,8 @@ pub(super) fn operation(wqe: &SendWqe, sges: &[Sge], place: &Place) -> Operation
     }
 }
 
-/// A Push as the packet that a responder knows; none when it is no Push, or its offset is that of no packet.
+/// Converts a Push to the packet format of the responder; `None` when it is no Push, or when its offset does not
+/// correspond to a packet.
 #[inline(always)]
 pub(super) fn request(header: &Header, payload_len: u32, mtu: u32) -> Option<Packet> {
     let name = |rmsn: Serial<32>| WqeSn::new(rmsn.value().wrapping_sub(1));
@@ -74,7 +75,8 @@ pub(super) fn request(header: &Header, payload_len: u32, mtu: u32) -> Option<Pac
     Some(Packet { dest_qpn: header.dest_qpn, psn: Psn::new(0), flags, payload_len, headers })
 }
 
-/// Whether a message ends with the Push of `header`, and whether it takes a receive, whatever else it says.
+/// Returns whether a message ends with the Push of `header`, and whether the message consumes a receive, whatever its
+/// other fields are.
 pub(super) fn ends(header: &Header) -> (bool, bool) {
     match header.operation {
         Operation::Send { position, .. } => (position.ends(), true),
@@ -83,8 +85,9 @@ pub(super) fn ends(header: &Header) -> (bool, bool) {
     }
 }
 
-/// Where the answer to the part at `place` goes, as its initiator says it; nothing of one that goes to several pieces
-/// of memory, for it has one place alone. Nobody relies on it coming back.
+/// Returns the destination of the response to the part at `place`, as its initiator announces it; zeros when the part
+/// covers several pieces of memory, because the tag holds only one address. No function relies on the tag being
+/// returned.
 fn sink(sges: &[Sge], place: &Place) -> SinkTag {
     let mut into = place.offset;
     for sge in sges {
@@ -92,7 +95,7 @@ fn sink(sges: &[Sge], place: &Place) -> SinkTag {
             Some(left) if left >= place.part => {
                 return SinkTag { va: sge.addr.wrapping_add(into.into()), lkey: sge.lkey };
             }
-            // It begins here, and ends behind it.
+            // The part starts in this piece and ends after it.
             Some(1..) => break,
             _ => into -= sge.len,
         }
@@ -100,7 +103,7 @@ fn sink(sges: &[Sge], place: &Place) -> SinkTag {
     SinkTag::default()
 }
 
-/// The upper layer's code of a refusal: that of RoCE's NAK (IBA table 46).
+/// Returns the upper layer's code of a refusal: that of RoCE's NAK (IBA table 46).
 pub(super) const fn code_of(code: NakCode) -> u8 {
     match code {
         NakCode::PsnSequenceError => 0,
@@ -110,7 +113,7 @@ pub(super) const fn code_of(code: NakCode) -> u8 {
     }
 }
 
-/// What such a code means; what is none counts as the target's own failure.
+/// Returns the NAK of such a code; an unknown code counts as a failure of the target itself.
 pub(super) const fn nak_of(code: u8) -> NakCode {
     match code {
         1 => NakCode::InvalidRequest,

@@ -1,6 +1,7 @@
-//! Begin and end of a connection.
+//! Creation and end of a connection.
 //!
-//! It is made with the first packet in either direction: an idle queue pair takes no more than its verbs half.
+//! The connection is created with the first packet in either direction: an idle queue pair needs no more memory than
+//! its verbs half.
 
 use rnic_base::{Psn32, Seq};
 use rnic_falcon::connection::{Connection, ConnectionConfig};
@@ -24,18 +25,19 @@ use crate::state::QpState;
 use crate::timer::Deadline;
 use crate::verbs::Verbs;
 
-/// A transaction is never given up for taking long: what holds it up is either repeated until its packet's attempts are
-/// exhausted, or a receiver that is not ready, for as long as verbs allow it; a target that owes data is watched.
+/// Timeout of a transaction, never reached in practice: a transaction is never given up for taking long. It is delayed
+/// either by packets, which are retransmitted until their attempts are exhausted, or by a receiver that is not ready,
+/// for as long as verbs allow it; a target that owes data is monitored.
 const TRANSACTION_TIMEOUT: rnic_base::Duration = rnic_base::Duration::from_secs(1_000_000);
 
-/// Bytes of a transaction beyond its payload, at most.
+/// Maximum number of bytes of a transaction beyond its payload.
 const HEADERS_MAX: u32 = 64;
 
-/// The same of NVMe, with protection information.
+/// As [`HEADERS_MAX`], for NVMe with protection information.
 const NVME_HEADERS_MAX: u32 = 256;
 
 impl FalconEnd {
-    /// The queue pair has become ready to send.
+    /// Handles the transition of the queue pair to the ready-to-send state.
     #[cold]
     pub(crate) fn begin_sending(&mut self, verbs: &Verbs, core: &mut Core) {
         if let Some(link) = &mut self.link {
@@ -44,7 +46,8 @@ impl FalconEnd {
         self.on_work(verbs, core);
     }
 
-    /// Acknowledges once more all that has come, or says once more why it has failed; returns whether there is any.
+    /// Retransmits the acknowledgements of all received packets, or the refusal because of which the queue pair has
+    /// failed; returns whether there is any.
     #[cold]
     pub(crate) fn repeat_acks(&mut self, verbs: &Verbs, core: &mut Core) -> bool {
         let (now, has_failed) = (core.now, verbs.head.state == QpState::Error);
@@ -58,8 +61,8 @@ impl FalconEnd {
         repeats
     }
 
-    /// Returns the connection and its place in the NIC's rings; makes it when this is the first packet. When nobody has
-    /// said yet where our numbers start, the peer's first request does.
+    /// Returns the connection and its position in the NIC's rings; creates the connection when this is the first
+    /// packet. When the start of the local sequence numbers is not set yet, the peer's first request determines it.
     #[inline]
     pub(super) fn link(
         &mut self,
@@ -75,32 +78,33 @@ impl FalconEnd {
         link.as_deref_mut().map(|link| (schedule, link))
     }
 
-    /// Returns how the oldest entry of the send queue will end, if it is known that it will fail.
+    /// Returns the status with which the oldest entry of the send queue will complete, if it is known that it will
+    /// fail.
     pub(crate) fn known_failure(&self, verbs: &Verbs) -> Option<WcStatus> {
         let link = self.link.as_ref()?;
         link.mapping.known_failure(verbs, &link.connection)
     }
 
-    /// The queue pair has failed, and the input during which it has is done.
+    /// Handles failure of the queue pair, after the input during which it failed has been processed.
     #[cold]
     pub(crate) fn stop(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic) {
-        // A refusal is still to be told.
+        // Otherwise, a refusal must still be sent.
         if verbs.recv.refused.is_none() {
             self.end(verbs, core, nic);
         }
     }
 
-    /// The queue pair leaves its slot, or starts anew.
+    /// Ends the connection when the queue pair leaves its slot or is reset.
     #[cold]
     pub(crate) fn leave(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic) {
         self.end(verbs, core, nic);
         core.ready.forget_falcon(verbs.head.slot);
         nic.forget(verbs.head.slot);
-        // Whom its end has woken may have been itself.
+        // A queue pair that the end has woken may have been this one itself.
         nic.wake_waiting(&mut core.ready);
     }
 
-    /// Ends the connection: what it holds goes back, nothing more is sent, and nothing completes.
+    /// Ends the connection: its resources are freed, no more packets are sent, and nothing completes.
     pub(super) fn end(&mut self, verbs: &Verbs, core: &mut Core, nic: &mut Nic) {
         let Some(mut link) = self.link.take() else { return };
         let slot = verbs.head.slot;
@@ -120,7 +124,7 @@ impl FalconEnd {
     }
 }
 
-/// Returns how often a packet is sent; one more than that is counted.
+/// Returns the maximum number of transmissions of a packet; below `u16::MAX`, because one attempt more is counted.
 fn attempts_max(verbs: &Verbs) -> u16 {
     verbs.send.retry_count().clamp(1, u32::from(u16::MAX) - 1) as u16
 }
@@ -148,7 +152,7 @@ fn begin_link(
 
 fn make_mapping(verbs: &Verbs, core: &Core, nvme: Option<&NvmeRole>) -> Option<Mapping> {
     let shape = verbs.head.transport.falcon().expect("its transport is Falcon");
-    // A target tells apart twice as many requests as an initiator has under way.
+    // A target tracks twice as many requests as an initiator may have in flight.
     let places = shape.outstanding * 2;
     let Some(role) = nvme else {
         let serving = Serving::new(places, shape, verbs.recv.start);
@@ -157,8 +161,8 @@ fn make_mapping(verbs: &Verbs, core: &Core, nvme: Option<&NvmeRole>) -> Option<M
     NvmeEnd::new(role, verbs, core, places).map(|end| Mapping::Nvme(Box::new(end)))
 }
 
-/// Returns whether the peer can have sent `packet` on this connection before it has heard anything of us. What is left
-/// of an earlier connection between the same numbers cannot be: it would say where that one stood.
+/// Returns whether the peer can have sent `packet` on this connection before it received any packet of this end. Old
+/// packets of an earlier connection between the same numbers cannot be: their bases would be those of that connection.
 fn can_be_first(verbs: &Verbs, packet: &Packet) -> bool {
     let Some(shape) = verbs.head.transport.falcon() else { return false };
     let (Some(window), Some(psn)) = (packet.body.window(), packet.body.psn()) else { return false };
@@ -207,7 +211,7 @@ fn delivery_config(verbs: &Verbs, shape: &FalconShape, first_rsn: [Rsn; 2]) -> D
     config.attempts_max = attempts_max(verbs);
     config.flow_hash = hash;
     config.labels = core::array::from_fn(|flow| {
-        // The finaliser of SplitMix64: labels of flows, and of neighbouring queue pairs, differ in many bits.
+        // The finaliser of SplitMix64: the labels of flows, and of neighbouring queue pairs, differ in many bits.
         let mut mixed = hash.wrapping_add((flow as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,6 +1,6 @@
-//! The upper layer of a connection: what its transactions mean. RDMA, or NVMe.
+//! The upper layer of a connection, which gives its transactions their meaning: RDMA or NVMe.
 //!
-//! The driver (`drive.rs`) asks it at each of its turns; nothing else knows which one it is.
+//! The connection processing (`drive.rs`) calls it at each step; no other module depends on which one it is.
 
 use rnic_falcon::connection::Connection;
 use rnic_falcon::delivery::{Arrival, Leaving, Reception};
@@ -21,7 +21,7 @@ use crate::nvme::NvmeEnd;
 use crate::timer::Deadline;
 use crate::verbs::Verbs;
 
-/// An upper layer's part of a connection.
+/// The upper layer's part of a connection.
 #[derive(Debug)]
 pub(super) enum Mapping {
     Rdma(Rdma),
@@ -36,7 +36,7 @@ pub(super) struct Rdma {
 }
 
 impl Mapping {
-    /// Hands `arrival` to the connection, and what that asks and tells to the upper layer.
+    /// Passes `arrival` to the connection, and the resulting requests and notifications to the upper layer.
     #[inline]
     pub(super) fn receive<D: Dma>(
         &mut self,
@@ -64,7 +64,7 @@ impl Mapping {
         }
     }
 
-    /// Writes the connection's next packet into `packet`, if one may leave now.
+    /// Writes the connection's next packet into `packet`, if one may be sent now.
     #[inline(always)]
     pub(super) fn transmit(
         &mut self,
@@ -87,7 +87,7 @@ impl Mapping {
         }
     }
 
-    /// Does what is due: at the connection, and above.
+    /// Processes the timeouts that are due, in the connection and in the upper layer.
     #[inline]
     pub(super) fn expire(
         &mut self,
@@ -106,7 +106,7 @@ impl Mapping {
         }
     }
 
-    /// Does what is due above the connection, behind [`Self::expire`].
+    /// Processes the timeouts of the upper layer that are due, after [`Self::expire`].
     #[inline]
     pub(super) fn watch(&mut self, connection: &Connection, verbs: &mut Verbs, core: &mut Core) {
         match self {
@@ -115,7 +115,7 @@ impl Mapping {
         }
     }
 
-    /// Returns when [`Self::watch`] has something to do, at the earliest, beside what [`Self::far_deadline`] says.
+    /// Returns the earliest time at which [`Self::watch`] has something to do, apart from [`Self::far_deadline`].
     #[inline]
     pub(super) fn deadline(&self) -> Deadline {
         match self {
@@ -124,7 +124,7 @@ impl Mapping {
         }
     }
 
-    /// Returns the same where it is far away, and nothing most often: a command of NVMe may take half a minute.
+    /// Returns the same for far deadlines, most often none: an NVMe command may take half a minute.
     #[inline]
     pub(super) fn far_deadline(&self) -> Deadline {
         match self {
@@ -133,8 +133,8 @@ impl Mapping {
         }
     }
 
-    /// Hands requests to the transaction layer, as long as it takes them; and answers, as far as [`Self::telling`] does
-    /// not speak of them.
+    /// Submits requests to the transaction layer, as long as it accepts them; and responses, unless [`Self::telling`]
+    /// covers them.
     #[inline]
     pub(super) fn hand_in(
         &mut self,
@@ -149,7 +149,7 @@ impl Mapping {
         }
     }
 
-    /// Returns whether there is something to hand in.
+    /// Returns whether there is something to submit.
     #[inline]
     pub(super) fn has_to_hand_in(&self, verbs: &Verbs, connection: &Connection) -> bool {
         match self {
@@ -160,7 +160,7 @@ impl Mapping {
         }
     }
 
-    /// Returns RDMA's part where the peer is to be told something by it.
+    /// Returns RDMA's part when it has results or responses to pass to the peer.
     #[inline]
     pub(super) fn telling(&mut self) -> Option<&mut Serving> {
         match self {
@@ -169,14 +169,14 @@ impl Mapping {
         }
     }
 
-    /// Collects the payload of a packet that leaves, with the transaction's tag where that is its own; false when the
-    /// memory is not there any more.
+    /// Collects the payload of a packet to be sent, where `tag` is the transaction's tag if it is a local one; returns
+    /// false when the memory is no longer valid.
     #[inline(always)]
     pub(super) fn gather(&mut self, verbs: &Verbs, core: &mut Core, packet: &Packet, tag: Option<u64>) -> bool {
         let len = packet.payload_len;
         match self {
             Self::Rdma(rdma) => match (&packet.body, tag) {
-                // The program may have its memory back.
+                // The program may have taken its memory back.
                 (Body::PushData { .. } | Body::PullRequest { .. }, _) if !verbs.head.state.sends() => false,
                 _ if len == 0 => true,
                 (_, Some(tag)) => {
@@ -190,7 +190,7 @@ impl Mapping {
         }
     }
 
-    /// Returns whether the queue pair fails when the memory of an answer is gone.
+    /// Returns whether the queue pair fails when the memory of a response is no longer valid.
     pub(super) fn fails_without_memory(&self) -> bool {
         match self {
             Self::Rdma(rdma) => rdma.serving.errors() == FalconErrors::Verbs,
@@ -198,7 +198,8 @@ impl Mapping {
         }
     }
 
-    /// Returns how the oldest entry of the send queue will end, if it is known that it will fail.
+    /// Returns the status with which the oldest entry of the send queue will complete, if it is known that it will
+    /// fail.
     pub(super) fn known_failure(&self, verbs: &Verbs, connection: &Connection) -> Option<WcStatus> {
         match self {
             Self::Rdma(_) => Requests::known_failure(&verbs.send, connection),
@@ -206,7 +207,7 @@ impl Mapping {
         }
     }
 
-    /// Returns how many packets of NVMe from the peer made no sense.
+    /// Returns the number of invalid NVMe packets received from the peer.
     pub(super) fn nvme_errors(&self) -> u64 {
         match self {
             Self::Rdma(_) => 0,
@@ -231,7 +232,7 @@ fn hand_in_nvme(
     core: &mut Core,
     nic: &mut Nic,
 ) -> Handed {
-    // Nothing gives room back meanwhile.
+    // No resources are freed in between.
     let held = |transactions: &Transactions| (transactions.stats().submitted, transactions.usage().data.packets);
     let before = held(connection.transactions());
     let blocked = end.hand_in(verbs, core, &mut nic.resources, connection);

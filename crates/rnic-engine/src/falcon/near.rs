@@ -1,6 +1,6 @@
-//! State of connections brought near before their packets' turn.
+//! Prefetches the state of connections before their packets are processed.
 //!
-//! From the number of a queue pair to what a packet touches there are five dependent loads: see
+//! From the number of a queue pair to the data that a packet needs there are five dependent loads: see
 //! [`crate::Engine::prefetch`].
 
 use rnic_base::{Time, near_at, near_whole, near_whole_at};
@@ -10,14 +10,14 @@ use super::{FalconEnd, Nic};
 use crate::verbs::Verbs;
 
 impl Nic {
-    /// Has what every packet needs brought near.
+    /// Prefetches the state that every packet needs.
     #[inline]
     pub(crate) fn touch(&self) {
         near_whole(self);
     }
 
-    /// The same for what lies apart from that: the wheel, and where the first adaptive engine is, most often the only
-    /// one.
+    /// Prefetches state stored apart from that: the timing wheel, and the first adaptive engine, which is usually the
+    /// only one.
     #[inline]
     pub(crate) fn touch_apart(&self) {
         near_whole_at(&self.adaptives, 0);
@@ -26,7 +26,7 @@ impl Nic {
         }
     }
 
-    /// And then what lies apart from those.
+    /// Prefetches the state that those refer to.
     #[inline]
     pub(crate) fn touch_rest(&self) {
         if let Some((_, engine)) = self.adaptives.first() {
@@ -37,7 +37,7 @@ impl Nic {
         }
     }
 
-    /// Queue pairs whose time to send comes before `horizon`, the first few of them.
+    /// Returns the first few queue pairs whose time to send is before `horizon`.
     #[inline]
     pub(crate) fn few_until(&self, horizon: Time) -> impl Iterator<Item = u32> {
         self.wheel.iter().flat_map(move |wheel| wheel.few_until(horizon))
@@ -45,8 +45,8 @@ impl Nic {
 }
 
 impl FalconEnd {
-    /// Takes step `step`, of three, towards what a packet of this queue pair needs beyond the queue pair itself: where
-    /// its connection is, the connection, and what that keeps apart.
+    /// Executes step `step`, of three, of fetching the state that a packet of this queue pair needs beyond the queue
+    /// pair itself: its send queue and link, the connection, and the state that the connection stores apart.
     #[inline]
     pub(crate) fn prefetch(&self, step: u32, verbs: &Verbs, nic: &Nic) {
         if step == 0 {

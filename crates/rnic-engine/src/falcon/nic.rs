@@ -1,4 +1,4 @@
-//! What the Falcon connections of a NIC share.
+//! State that the Falcon connections of a NIC share.
 
 use std::sync::Arc;
 
@@ -23,28 +23,29 @@ use crate::stats::FalconStats;
 use crate::timer::{Deadline, Timers};
 use crate::transport::Transport;
 
-/// The name of a NIC among the slots that wait for their time.
+/// Slot value that represents the NIC itself in the timers.
 pub(crate) const SLOT: u32 = u32::MAX;
 
-/// What a queue pair may wait for: each has a ring of its own, for what frees one of them helps none of the others.
+/// Resources that a queue pair may be blocked on. Each has a ring of its own, because freeing one of them helps none of
+/// the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lack {
-    /// Room to send an answer.
+    /// Buffer space for a response.
     Answer,
-    /// Room for a request.
+    /// Buffer space for a request.
     Request,
-    /// Even the [reserve](ResourceConfig::reserve) is taken.
+    /// Even the [reserve](ResourceConfig::reserve) is in use.
     Reserve,
-    /// What is there is not for it: it holds its share (F-34). It stands in the way of nobody who waits for room; of
-    /// those that hold theirs one tries at a time, for what each of them waits for most are acknowledgements of its
-    /// own.
+    /// The queue pair has used up its share, so it may not use the free resources (F-34). It does not block queue pairs
+    /// that wait for resources; of the queue pairs that have used up their share, one at a time tries again, because
+    /// each of them waits mainly for acknowledgements of its own packets.
     Share,
 }
 
 impl Lack {
     const ALL: [Self; 4] = [Self::Answer, Self::Request, Self::Reserve, Self::Share];
 
-    /// Returns what a queue pair in the ring of those that can send waited for, by the tag of its entry.
+    /// Returns the resource that a queue pair in the ring of those that can send waited for, by the tag of its entry.
     #[inline]
     pub(crate) fn of_tag(tag: u32) -> Option<Self> {
         tag.checked_sub(1).map(|lack| Self::ALL[lack as usize])
@@ -55,7 +56,7 @@ impl Lack {
     }
 }
 
-/// The rings that a queue pair is in.
+/// The rings of blocked queue pairs that a queue pair is in.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Lacks(u8);
 
@@ -75,39 +76,40 @@ impl Lacks {
     }
 }
 
-/// See the module. Made with the first queue pair that needs it, and there from then on.
+/// State that the Falcon connections of a NIC share. Created with the first queue pair that needs it, and kept from
+/// then on.
 #[derive(Debug)]
 pub(crate) struct Nic {
     pub(super) resources: Resources,
-    /// How many those are: [`FalconShape::resources_percent`] of the first user.
+    /// Amount of `resources`, in percent: [`FalconShape::resources_percent`] of the first user.
     resources_percent: u32,
-    /// Queue pairs that share this.
+    /// Number of queue pairs that share this state.
     users: u32,
-    /// One for each transport.
+    /// Adaptive engines, one for each transport.
     pub(super) adaptives: Vec<(Arc<Transport>, AdaptiveEngine)>,
-    /// Queue pairs that found no resources, by [`Lack`].
+    /// Queue pairs that are blocked on resources, by [`Lack`].
     waiting: [Fifo<u32>; Lack::ALL.len()],
-    /// Queue pairs for whose next packet it is too early; made with the first.
+    /// Queue pairs whose next packet must be sent later; created with the first.
     pub(super) wheel: Option<Box<Wheel>>,
-    /// What connections did that have ended.
+    /// Statistics of connections that have ended.
     pub(super) ended: FalconStats,
-    /// What became of the events of adaptive engines that have ended.
+    /// Event counters of adaptive engines that no longer exist.
     events: EventCounts,
-    /// Times that a queue pair began to wait for resources.
+    /// Number of times that a queue pair started to wait for resources.
     pauses: u64,
-    /// Payload whose connection has ended, by handle.
+    /// Handles of kept payload whose connection has ended.
     pub(super) released: Vec<u64>,
-    /// The packet on its way out.
+    /// The packet to be sent next.
     pub(crate) out: FalconTransmit,
-    /// It is the last packet that the engine has handed out.
+    /// Set while `out` is the last packet that the engine has returned.
     pub(crate) is_out: bool,
-    /// Names the transaction whose packet that is, if it is one's.
+    /// Transaction that the packet in `out` belongs to, if any.
     pub(super) out_context: Option<Context>,
-    /// Where the NIC's own entry in the timer heap stands.
+    /// Deadline of the NIC's own entry in the timer heap.
     pub(crate) armed: Deadline,
 }
 
-/// What lies in a NIC before the first packet.
+/// Content of `out` before the first packet.
 const BLANK: FalconTransmit = FalconTransmit {
     packet: falcon::Packet {
         cid: falcon::Cid::new(0),
@@ -151,8 +153,8 @@ impl Nic {
         }
     }
 
-    /// Whether a queue pair with this `shape` can do with what there is. One whose resources nobody chose can, and so
-    /// can the first.
+    /// Checks whether a queue pair with this `shape` is compatible with the existing resources. A queue pair without
+    /// configured resources is, and so is the first one.
     pub(crate) fn check(&self, shape: &FalconShape) -> Result<(), ResourceError> {
         let (has, asked) = (self.resources_percent, shape.resources_percent);
         if self.users > 0 && shape.resources_given && asked != has {
@@ -161,8 +163,8 @@ impl Nic {
         Ok(())
     }
 
-    /// A queue pair with `shape`, which has been checked, shares this. The first one sizes the resources; the backlog
-    /// of the host's memory is lost by that, and the body reports it again with the next packet.
+    /// Adds a queue pair with `shape`, which has been checked, to the users. The first one determines the size of the
+    /// resources; this loses the backlog of the host's memory, which the driver reports again with the next packet.
     pub(crate) fn join(&mut self, shape: &FalconShape) {
         if self.users == 0 && self.resources_percent != shape.resources_percent {
             self.resources_percent = shape.resources_percent;
@@ -171,7 +173,8 @@ impl Nic {
         self.users += 1;
     }
 
-    /// One that did is gone. Adaptive engines end with the last: their latencies and tables were its transport's.
+    /// Removes a queue pair from the users. Adaptive engines are destroyed with the last one, because their latencies
+    /// and tables belong to its transport.
     pub(crate) fn part(&mut self) {
         self.users -= 1;
         if self.users == 0 {
@@ -180,25 +183,25 @@ impl Nic {
         }
     }
 
-    /// `bytes` of payload are on their way into the host's memory.
+    /// Sets the backlog: `bytes` of payload are on their way into the host's memory.
     pub(crate) fn set_backlog(&mut self, bytes: u64) {
         let buffers = bytes.div_ceil(u64::from(self.resources.config().units.rx));
         self.resources.set_backlog(u32::try_from(buffers).unwrap_or(u32::MAX));
     }
 
-    /// Puts `slot` at the end of the ring of those who wait for that.
+    /// Appends `slot` to the ring of queue pairs blocked on `lack`.
     pub(super) fn push_waiting(&mut self, slot: u32, lack: Lack) {
         self.pauses += 1;
         self.waiting[lack as usize].push(slot);
     }
 
-    /// Resources may have come free: of each ring, whoever has waited longest tries again.
+    /// Wakes the queue pair that has waited longest in each ring, because resources may have become free.
     #[inline]
     pub(crate) fn wake_waiting(&mut self, ready: &mut Ready) {
         Lack::ALL.into_iter().for_each(|lack| self.wake(ready, lack));
     }
 
-    /// Whoever has waited for that longest tries again, if there is any.
+    /// Wakes the queue pair that has waited longest for `lack`, if there is any.
     #[inline]
     pub(super) fn wake(&mut self, ready: &mut Ready, lack: Lack) {
         if self.waiting[lack as usize].is_empty() {
@@ -214,7 +217,7 @@ impl Nic {
         }
     }
 
-    /// Lets go of payload whose connection has ended.
+    /// Frees kept payload whose connection has ended.
     #[inline]
     pub(crate) fn release_ended<D: Dma>(&mut self, dma: &mut D) {
         for handle in self.released.drain(..) {
@@ -228,7 +231,7 @@ impl Nic {
         events
     }
 
-    /// All but what connections did that live.
+    /// Returns all statistics except those of existing connections.
     pub(crate) fn stats(&self) -> FalconStats {
         FalconStats {
             is_idle: self.resources.is_idle(),
@@ -241,12 +244,13 @@ impl Nic {
         }
     }
 
-    /// The adaptive engine for connections of `transport`.
+    /// Returns the index of the adaptive engine for connections of `transport`.
     pub(super) fn adaptive_of(&mut self, transport: &Arc<Transport>, config: &EngineConfig, mtu: u32) -> usize {
         let known = self.adaptives.iter().position(|(other, _)| Arc::ptr_eq(other, transport));
         known.unwrap_or_else(|| {
             let made = (Arc::clone(transport), make_adaptive(transport, config, mtu));
-            // In place of one that nobody needs any more: there are as many as transports at a time.
+            // Replaces an adaptive engine that no connection uses any more: there are as many as transports in use at a
+            // time.
             if let Some(index) = self.adaptives.iter().position(|(_, engine)| engine.is_idle()) {
                 self.events.add(self.adaptives[index].1.counts());
                 self.adaptives[index] = made;
@@ -257,21 +261,21 @@ impl Nic {
         })
     }
 
-    /// `slot` may send at `departure`, and not before; now is `now`.
+    /// Schedules `slot` to send at `departure`, and not before; `now` is the current time.
     pub(super) fn pace(&mut self, timers: &mut Timers, now: Time, slot: u32, departure: Time) {
         let wheel = self.wheel.get_or_insert_with(|| Box::new(Wheel::new(0)));
-        // By doubling: slots are taken one after the other.
+        // Grows by doubling, because slots are allocated one after the other.
         wheel.grow((slot as usize + 1).next_power_of_two().max(WHEEL_FIRST));
         wheel.wait(now, slot, departure);
         self.arm(timers);
     }
 
-    /// The next queue pair whose time to send has come.
+    /// Returns the next queue pair whose time to send has come.
     pub(super) fn due(&mut self, now: Time) -> Option<u32> {
         self.wheel.as_mut()?.take(now)
     }
 
-    /// Makes sure that the NIC wakes when something of its own is due.
+    /// Ensures that a timer expires when the next event of the NIC itself is due.
     pub(super) fn arm(&mut self, timers: &mut Timers) {
         let departure = self.wheel.as_ref().and_then(|wheel| wheel.deadline());
         let answers = self.adaptives.iter().filter_map(|(_, engine)| engine.next_at());
@@ -280,7 +284,7 @@ impl Nic {
         }
     }
 
-    /// Nothing that stands in any ring is meant for the queue pair that will be in `slot` next.
+    /// Removes `slot` from all rings and from the wheel, so that no entry applies to the next queue pair in `slot`.
     pub(super) fn forget(&mut self, slot: u32) {
         self.waiting.iter_mut().for_each(|ring| ring.retain(|other| *other != slot));
         if let Some(wheel) = &mut self.wheel {
@@ -290,10 +294,10 @@ impl Nic {
     }
 }
 
-/// An adaptive engine for connections of `transport`.
+/// Returns an adaptive engine for connections of `transport`.
 ///
-/// A system that gives no thread just now is no reason to fail connections: answers are the same without, and come at
-/// once.
+/// When the system cannot provide a thread now, connections do not fail: the responses are the same without it, and are
+/// returned immediately.
 fn make_adaptive(transport: &Transport, config: &EngineConfig, mtu: u32) -> AdaptiveEngine {
     let shape = transport.profile.protocol.falcon().expect("its transport is Falcon");
     let make = |shape| AdaptiveEngine::of(&transport.profile, shape, config.line_rate, mtu, config.adaptive_thread);
@@ -304,5 +308,5 @@ fn make_adaptive(transport: &Transport, config: &EngineConfig, mtu: u32) -> Adap
     engine.expect("the profile has been checked")
 }
 
-/// Queue pairs that a wheel has room for at first.
+/// Initial number of queue pairs that a wheel has space for.
 const WHEEL_FIRST: usize = 16;

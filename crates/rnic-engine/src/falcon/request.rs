@@ -1,8 +1,9 @@
-//! From send queue entries to transactions, and from their completions to completions.
+//! Translates send queue entries to transactions, and completions of transactions to completions of entries.
 //!
-//! Requests are handed to the transaction layer as long as it takes them (Xoff: F-34): what it holds is bounded by the
-//! resources, and by as many transactions as there may be under way. A transaction is named by its entry and its place
-//! in it. An entry is finished when all its transactions are; in order, or, without order, each as it comes.
+//! Requests are submitted to the transaction layer as long as it accepts them (Xoff: F-34): the number that it holds is
+//! limited by the resources, and by the permitted number of transactions in flight. A transaction is identified by its
+//! entry and its index in the entry. An entry is finished when all its transactions are; entries finish in order, or,
+//! without order, independently.
 
 use rnic_base::Time;
 use rnic_falcon::connection::Connection;
@@ -26,48 +27,48 @@ use crate::verbs::send::{SendHalf, send_completion};
 use crate::wq::{SendWqe, WqeOp, WqeState};
 use crate::wr::SendFlags;
 
-/// How far an entry of the send queue has come.
+/// Progress of a send queue entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
-    /// The number (SN) of its first packet; the others' follow.
+    /// Sequence number (SN) of its first packet; the others' follow.
     first_sn: u32,
-    /// Transactions that have ended.
+    /// Number of transactions that have finished.
     done: u32,
-    /// How the first of them ended that did not end well.
+    /// Status of the first transaction that failed.
     failed: Option<WcStatus>,
 }
 
-/// What a queue pair keeps of its own requests.
+/// State that a queue pair keeps for its own requests.
 #[derive(Debug)]
 pub(super) struct Requests {
-    /// The number of the next packet (SN); the first is 1.
+    /// Sequence number (SN) of the next packet; the first is 1.
     next_sn: u32,
-    /// Version of the table of memory regions at which the whole scatter/gather list of the entry that is being handed
-    /// in was found valid; while the table has that version, the entry's packets are not checked again.
+    /// Version of the table of memory regions at which the complete scatter/gather list of the entry being submitted
+    /// was found valid; while the table has that version, the entry's packets are not checked again.
     is_sound: Option<u64>,
     ordering: FalconOrdering,
     errors: FalconErrors,
-    /// By entry of the send queue.
+    /// Progress of the entries, indexed by send queue entry.
     pub(super) progress: Box<[Progress]>,
-    /// The transaction that the peer was not ready for.
+    /// Tag of the transaction for which the peer was not ready.
     refused: u64,
-    /// How often in a row it was not; 0 when there is none.
+    /// Number of consecutive RNR NACKs of that transaction; 0 when there is none.
     times_refused: u32,
-    /// When to wonder whether a peer that owes data is still there: what asked for it is acknowledged, so nothing else
-    /// would tell.
+    /// Time at which a peer that owes data is next checked for liveness: its request is acknowledged, so no other timer
+    /// would detect a dead peer.
     pub(super) watch: Deadline,
-    /// Since when a peer that owes data has said nothing.
+    /// Time since which a peer that owes data has been silent.
     silent_since: Time,
-    /// Times in a row that the watch has run out since.
+    /// Number of consecutive expirations of the watch since then.
     silent_periods: u32,
 }
 
-/// The name of transaction `index` of entry `counter`.
+/// Returns the tag of transaction `index` of entry `counter`.
 const fn tag(counter: u32, index: u32) -> u64 {
     (counter as u64) << 32 | index as u64
 }
 
-/// Entry and index of a name.
+/// Returns entry and index of a tag.
 pub(super) const fn untag(tag: u64) -> (u32, u32) {
     ((tag >> 32) as u32, tag as u32)
 }
@@ -97,31 +98,31 @@ impl Requests {
         &mut self.progress[place]
     }
 
-    /// The number (SN) of the first packet of entry `counter`.
+    /// Returns the sequence number (SN) of the first packet of entry `counter`.
     fn first_sn(&self, counter: u32) -> u32 {
         self.progress[self.place(counter)].first_sn
     }
 
-    /// The peer lives, or owes nothing before now.
+    /// Records that the peer is alive at `now`, or owes no data from before `now`.
     #[inline]
     pub(super) fn hear(&mut self, now: Time) {
         (self.silent_since, self.silent_periods) = (now, 0);
     }
 }
 
-/// The result of an attempt to hand in requests, and with NVMe answers.
+/// Result of an attempt to submit requests and, with NVMe, responses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Handed {
-    /// Some requests were taken.
+    /// True when some requests were submitted.
     pub(super) requests: bool,
-    /// Some answers were.
+    /// True when some responses were submitted.
     pub(super) answers: bool,
-    /// There is no room of that sort for what is next: try again when others give some back.
+    /// Resource that the next item is blocked on: the attempt must be repeated when others free some.
     pub(super) lack: Option<Lack>,
 }
 
 impl Requests {
-    /// Hands requests to the transaction layer, as long as it takes them.
+    /// Submits requests to the transaction layer, as long as it accepts them.
     pub(super) fn hand_in(
         &mut self,
         verbs: &mut Verbs,
@@ -161,12 +162,13 @@ impl Requests {
                 let first_sn = self.next_sn;
                 *self.of(counter) = Progress { first_sn, ..Progress::default() };
                 let packets = verbs.send.queue.get(counter).packets;
-                // One number for each packet (RDMA over Falcon 8.3.2): it is the place at the target where that waits.
+                // One sequence number for each packet (RDMA over Falcon 8.3.2): it identifies the entry at the target
+                // in which the packet waits.
                 verbs.send.begin(counter, verbs.send.start, packets);
                 connection.expect(packets);
                 self.is_sound = check_entry(verbs, core, counter);
             }
-            // What was sound as a whole is so in each part, until some region changes.
+            // When the complete list was valid, each part is valid too, until a region changes.
             let is_sound = self.is_sound == Some(core.objects.mrs.version());
             let Some(submission) = submission(verbs, core, counter, is_sound) else {
                 self.fail_entry(verbs, core, counter, WcStatus::LocalProtection);
@@ -190,7 +192,7 @@ impl Requests {
         Handed { requests: any, answers: false, lack: None }
     }
 
-    /// The peer will owe data; whether it is the first of its entry's.
+    /// Arms the watch, because the peer will owe data; `starts` is true for the first transaction of an entry.
     fn watch_fetch(&mut self, verbs: &Verbs, now: Time, starts: bool) {
         if starts && verbs.send.fetches == 1 {
             self.hear(now);
@@ -200,9 +202,10 @@ impl Requests {
         }
     }
 
-    /// What the transaction called `tag` says, whenever its packet leaves. Of an entry that is no more, nothing that
-    /// makes sense: a Pull may be sent again when its data is here, and its target goes by its number; and in the place
-    /// of a Push of a queue pair that has failed and lingers a Resync leaves, whatever this says (`drive.rs`).
+    /// Returns the headers of the transaction with `tag`, each time its packet is sent. For an entry that no longer
+    /// exists, the headers have no valid content: a Pull may be retransmitted when its data has already arrived, and
+    /// its target uses only its number; and in place of a Push of a failed queue pair that still responds, a Resync is
+    /// sent, whatever this returns (`drive.rs`).
     #[inline(always)]
     pub(super) fn headers(&self, verbs: &Verbs, tag: u64) -> Header {
         let (counter, index) = untag(tag);
@@ -228,13 +231,13 @@ impl Requests {
         }
     }
 
-    /// The number (SN) of the packet of transaction `index` of entry `counter`.
+    /// Returns the sequence number (SN) of the packet of transaction `index` of entry `counter`.
     #[inline(always)]
     pub(super) fn packet_sn(&self, counter: u32, index: u32) -> Sn {
         Sn::new(self.first_sn(counter).wrapping_add(index))
     }
 
-    /// A transaction of ours has ended.
+    /// Handles the completion of a transaction of this queue pair.
     pub(super) fn end_transaction(&mut self, verbs: &mut Verbs, core: &mut Core, completion: &Completion) {
         let (counter, _) = untag(completion.tag);
         if !verbs.head.state.sends() || !verbs.send.owns(counter) {
@@ -251,7 +254,7 @@ impl Requests {
         self.finish_entries(verbs, core, counter);
     }
 
-    /// Entry `counter` cannot succeed.
+    /// Marks entry `counter` as failed with `status`.
     pub(super) fn fail_entry(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32, status: WcStatus) {
         let progress = self.of(counter);
         progress.failed.get_or_insert(status);
@@ -262,7 +265,7 @@ impl Requests {
         self.finish_entries(verbs, core, counter);
     }
 
-    /// Completes what is finished, now that something is known of entry `counter`.
+    /// Completes all finished entries, after the state of entry `counter` has changed.
     pub(super) fn finish_entries(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32) {
         let head = verbs.send.queue.head;
         if self.ordering == FalconOrdering::Unordered {
@@ -289,7 +292,7 @@ impl Requests {
         }
     }
 
-    /// Without order: entry `counter` completes when it is finished, whatever is before it.
+    /// Without order: completes entry `counter` when it is finished, whatever the state of the entries before it.
     fn finish_alone(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32) {
         let queue = &verbs.send.queue;
         let wqe = queue.get(counter);
@@ -314,8 +317,8 @@ impl Requests {
         }
     }
 
-    /// The peer was not ready for the transaction named `tag`. How often in a row it may be so is counted for the
-    /// oldest one alone: on an ordered connection those behind it are refused with it.
+    /// Handles an RNR NACK for the transaction with `tag`. Consecutive RNR NACKs are counted only for the oldest
+    /// transaction: on an ordered connection those behind it are refused with it.
     pub(super) fn on_rnr_nack(&mut self, verbs: &mut Verbs, core: &mut Core, tag: u64) {
         verbs.stats.rnr_naks += 1;
         let (counter, _) = untag(tag);
@@ -336,8 +339,8 @@ impl Requests {
         }
     }
 
-    /// Returns how the oldest entry of the send queue will end, if it is known that it will fail: the peer has refused
-    /// it, and has yet to acknowledge that it was heard.
+    /// Returns the status with which the oldest entry of the send queue will complete, if it is known that it will
+    /// fail: the peer has refused it, but has not yet acknowledged the Resync that follows.
     pub(super) fn known_failure(send: &SendHalf, connection: &Connection) -> Option<WcStatus> {
         let head = send.queue.head;
         let is_heads = |tag: u64| untag(tag).0 == head && send.owns(head);
@@ -345,8 +348,8 @@ impl Requests {
         (send.queue.get(head).state != WqeState::Completed).then(|| status_of(&failure))
     }
 
-    /// A peer owes us data, has acknowledged all else, and has been silent for long. The watch stays where it is when
-    /// the peer is heard: how long ago that was is asked when it runs out.
+    /// Handles a peer that owes data, has acknowledged everything else, and has been silent for long. The watch is not
+    /// moved when a packet of the peer is received: the time since then is checked when it expires.
     pub(super) fn watch_target(&mut self, verbs: &mut Verbs, core: &mut Core, connection: &Connection) {
         if !self.watch.is_due(core.now) {
             return;
@@ -369,16 +372,16 @@ impl Requests {
     }
 }
 
-/// The version of the table of regions by which the memory of all of entry `counter` is what its keys say; none
-/// when it is not.
+/// Returns the version of the table of regions at which the complete memory of entry `counter` is valid for its keys;
+/// `None` when it is not.
 fn check_entry(verbs: &Verbs, core: &mut Core, counter: u32) -> Option<u64> {
     let wqe = verbs.send.queue.get(counter);
     let is_sound = wqe.op.is_fetch() || verbs.send.gather(&verbs.head, core, counter, 0, wqe.length);
     is_sound.then(|| core.objects.mrs.version())
 }
 
-/// The next transaction of the entry at `queue.next`; none when its local memory is not what its keys say, which is
-/// not looked at when it `is_sound`. Its headers are asked for when it leaves.
+/// Returns the next transaction of the entry at `queue.next`; `None` when its local memory is not valid for its keys,
+/// which is not checked when it `is_sound`. Its headers are requested when it is sent.
 #[inline(always)]
 fn submission(verbs: &Verbs, core: &mut Core, counter: u32, is_sound: bool) -> Option<Submission> {
     let wqe = verbs.send.queue.get(counter);
@@ -393,12 +396,12 @@ fn submission(verbs: &Verbs, core: &mut Core, counter: u32, is_sound: bool) -> O
     } else {
         (Kind::Push, header::operation(wqe, &[], &place).request_len(payload_len))
     };
-    // The receive that a Send needs is its first packet's.
+    // The receive that a Send needs is consumed by its first packet.
     let continues = index > 0 && wqe.op.is_send();
     Some(Submission { kind, length: length as u16, payload_len, ulp: None, tag: tag(counter, index), continues })
 }
 
-/// Where in its message transaction `index` of `wqe` is.
+/// Returns the position of transaction `index` of `wqe` in its message.
 #[inline(always)]
 fn place_of(head: &Head, wqe: &SendWqe, index: u32) -> header::Place {
     let mtu = head.mtu();
@@ -407,7 +410,7 @@ fn place_of(head: &Head, wqe: &SendWqe, index: u32) -> header::Place {
     header::Place { index, position, offset, part }
 }
 
-/// Bytes of the answer to a Pull: what its request asks for.
+/// Returns the length in bytes of the response to a Pull, which its request announces.
 fn answer_len(op: WqeOp, part: u32) -> u32 {
     if op.is_atomic() {
         Operation::AtomicResponse { original: 0, sink: SinkTag::default() }.request_len(0)
@@ -416,12 +419,12 @@ fn answer_len(op: WqeOp, part: u32) -> u32 {
     }
 }
 
-/// Whether the peer said so, and can go on.
+/// Returns whether the status was reported by the peer, so that the queue pair can continue.
 const fn is_remote(status: WcStatus) -> bool {
     matches!(status, WcStatus::RemoteInvalidRequest | WcStatus::RemoteAccess | WcStatus::RemoteOperational)
 }
 
-/// What a request that found no room waits for.
+/// Returns the resource that a request which could not be submitted waits for.
 #[cold]
 fn lack_of(nic: &Nic, connection: &Connection, submission: &Submission) -> Lack {
     let transactions = connection.transactions();
@@ -448,18 +451,19 @@ fn status_of(completion: &Completion) -> WcStatus {
     }
 }
 
-/// What it means to a fetch that the target gave up answering. Where nothing of the answer got through, that is what
-/// verbs call exceeded retries, whoever counts them: with the RoCE family the requester does, for answers too.
+/// Returns the status of a fetch whose response the target gave up sending. When no packet of the response arrived,
+/// verbs calls this exceeded retries, regardless of which end counts them: with the RoCE family the requester counts,
+/// for responses too.
 fn status_of_resync(code: u8) -> WcStatus {
     match ResyncCode::from_code(code) {
         Some(ResyncCode::RetransmissionExhausted | ResyncCode::TransactionTimeout) => WcStatus::RetryExceeded,
-        // Its memory was gone when the data was to leave (`serve.rs`).
+        // The target's memory was no longer valid when the data was to be sent (`serve.rs`).
         Some(ResyncCode::LocalXlr) => WcStatus::RemoteAccess,
         _ => WcStatus::RemoteOperational,
     }
 }
 
-/// Checks an entry of a queue pair that Falcon carries: without order, what takes a receive is one packet.
+/// Checks an entry of a queue pair on Falcon: without order, a message that consumes a receive must be one packet.
 #[cold]
 #[inline(never)]
 pub(crate) fn check_order(head: &Head, wqe: &SendWqe) -> Result<(), PostError> {

@@ -1,10 +1,11 @@
-//! Room at the peer: packets of Falcon's count against its host's receive buffer as those of all other queue pairs do.
+//! Credit at the peer: Falcon packets count against the receive buffer of the peer's host like those of all other queue
+//! pairs.
 //!
-//! Source: none for Falcon, whose NICs have a pool for what comes from the network and refuse what finds no place
-//! there (specification, section 8.3). A host on sockets receives into a socket's buffer, which drops in silence
-//! ([`crate::peer`]). What counts are packets that have left and are not known to have arrived. Those that the
-//! receiver was not ready for do not count while they wait, so others use the room: one of them may bring what the
-//! receiver waits for. What is sent again takes no new room, and waits for none.
+//! Source: none for Falcon, whose NICs have a buffer pool for received packets and refuse packets that find no space
+//! there (specification, section 8.3). A host on sockets receives into a socket's buffer, which drops packets silently
+//! ([`crate::peer`]). Packets count while they have been sent and are not known to have arrived. Packets for which the
+//! receiver was not ready do not count while they wait, so others use the credit: one of them may carry the data that
+//! the receiver waits for. Retransmissions use no new credit, and do not wait for any.
 
 use rnic_falcon::delivery::Leaving;
 
@@ -14,19 +15,19 @@ use crate::ready::Half;
 use crate::stats::WaitReason;
 use crate::verbs::Verbs;
 
-/// What a connection has of the room at its peer.
+/// Credit at the peer that a connection uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CreditUse {
-    /// Packets that count there.
+    /// Number of packets that count against the credit.
     counted: u64,
-    /// It waits for room, or has been woken and has not heard of it.
+    /// Set while the connection waits for credit, or has been woken and not yet been notified.
     waits: bool,
-    /// It was woken for room, and has not used it.
+    /// Set while the connection has been woken for credit and has not used it.
     is_lent: bool,
 }
 
 impl Link {
-    /// What is under way has changed: so does what counts.
+    /// Updates the credit in use after the number of packets in flight has changed.
     pub(super) fn count_credit(&mut self, verbs: &Verbs, core: &mut Core) {
         let under_way = self.connection.delivery().under_way();
         let counted = std::mem::replace(&mut self.credit.counted, under_way);
@@ -37,7 +38,8 @@ impl Link {
         }
     }
 
-    /// It was asked for a packet, and this is what it gave: if it lacks room, it waits.
+    /// Updates the credit after the connection has built its next packet or none (`leaving`): if it is blocked on
+    /// credit, it is added to the waiting queue pairs.
     pub(super) fn use_credit(&mut self, verbs: &Verbs, core: &mut Core, leaving: Option<&Leaving>) {
         let credit = &mut self.credit;
         let Some(leaving) = leaving else {
@@ -57,14 +59,16 @@ impl Link {
         }
     }
 
-    /// It was lent room, sent something that takes none, and has nothing more to send: others may use it.
+    /// Returns granted credit when the connection has sent a packet that uses none and has nothing more to send, so
+    /// that others may use it.
     pub(super) fn return_credit(&mut self, schedule: &Schedule, verbs: &Verbs, core: &mut Core) {
         if !schedule.queued && std::mem::take(&mut self.credit.is_lent) {
             core.pass_on_room(verbs.head.peer());
         }
     }
 
-    /// The connection ends: its packets are nobody's any more, and others have its turn.
+    /// Frees the credit of a connection that ends: its packets no longer count, and its entry in the waiting queue is
+    /// removed.
     pub(super) fn leave_credit(&self, verbs: &Verbs, core: &mut Core) {
         let peer = verbs.head.peer();
         if self.credit.waits {
@@ -75,7 +79,7 @@ impl Link {
 }
 
 impl FalconEnd {
-    /// There is credit at the peer again.
+    /// Handles credit at the peer having become free.
     pub(crate) fn on_credit(&mut self, verbs: &Verbs, core: &mut Core) {
         let Some(link) = self.link.as_mut() else { return core.pass_on_room(verbs.head.peer()) };
         (link.credit.waits, link.credit.is_lent) = (false, true);

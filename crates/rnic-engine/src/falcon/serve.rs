@@ -1,11 +1,12 @@
-//! The peer's requests.
+//! Processing of the peer's requests.
 //!
-//! On an ordered connection each request is checked, placed and executed when the transaction layer says that it is its
-//! turn, exactly as RoCE's responder does it in order. With weak order it is checked and placed when it comes, and
-//! executed when everything before it has been, exactly as IRN's responder does it; what fails then is refused then,
-//! and so is what failed when it came early: errors stay in order. Without order everything happens when it comes.
+//! On an ordered connection each request is checked, placed and executed when the transaction layer delivers it in
+//! order, exactly as RoCE's responder does in order. With weak order it is checked and placed when it arrives, and
+//! executed when everything before it has been executed, exactly as IRN's responder does; requests that fail at
+//! execution are refused then, and so are requests that failed their checks when they arrived out of order: errors stay
+//! in order. Without order everything happens on arrival.
 //!
-//! Nothing is refused for want of resources here: a Pull that is taken waits for room for its answer (F-8, and
+//! No request is refused because of missing resources here: an accepted Pull waits for space for its response (F-8, and
 //! RDMA over Falcon 6.5).
 
 use rnic_base::{RareQueue, Seq};
@@ -29,62 +30,62 @@ use crate::wq::{RecvDone, RecvTail};
 const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
 const DENIED: Refusal = Refusal::Nak(NakCode::RemoteAccessError);
 
-/// What a queue pair keeps of its peer's requests.
+/// State that a queue pair keeps for its peer's requests.
 #[derive(Debug)]
 pub(super) struct Serving {
     ordering: FalconOrdering,
     errors: FalconErrors,
-    /// The request that is executed next, where there is an order.
+    /// Number of the request that is executed next, where there is an order.
     expected: Seq,
-    /// Numbers of requests are taken modulo this.
+    /// Number of entries of the tables; request numbers are taken modulo this.
     places: usize,
-    /// Where the data of answered Reads lies, by request; made with the first.
+    /// Location of the data of answered Reads, by request; allocated with the first.
     sources: Box<[Source]>,
-    /// Answers that no resources have been found for.
+    /// Responses that wait for resources.
     pub(super) pending: RareQueue<(Rsn, Answer)>,
-    /// With weak order: requests whose turn has not come; made with the first.
+    /// With weak order: requests that cannot be executed yet; allocated with the first.
     turns: Box<[Turn]>,
-    /// With weak order: what has become of Pushes that wait for their turn: an acknowledgement, or a refusal.
+    /// With weak order: results of Pushes that have been executed in turn: an acknowledgement, or a refusal.
     pub(super) settled: RareQueue<(Rsn, Option<NackCode>)>,
-    /// With `errors=verbs`: the peer has sent a Resync for one of its requests, so its queue pair is in error. Nothing
-    /// behind that request is executed; ours stays as it is until it notices by itself.
+    /// With `errors=verbs`: set when the peer has sent a Resync for one of its requests, so its queue pair is in error.
+    /// No request after that is executed; the local queue pair stays as it is until it detects the failure itself.
     abandoned: bool,
-    /// The rest of the present message is refused as its first part was.
+    /// Code with which the rest of the current message is refused, because its first part was refused.
     refusing: Option<NakCode>,
-    /// With weak order: its receive has completed in error already.
+    /// With weak order: set when the receive of the current message has already completed in error.
     has_failed_receive: bool,
 }
 
-/// Memory that is read.
+/// Memory that a Read fetches.
 #[derive(Clone, Copy, Debug, Default)]
 struct Source {
     va: u64,
     rkey: u32,
 }
 
-/// What happens to a request when its turn comes.
+/// Action for a request when everything before it has been executed.
 #[derive(Clone, Copy, Debug, Default)]
 enum Turn {
-    /// It is not here.
+    /// The request has not arrived.
     #[default]
     Blank,
-    /// Nothing: it has been placed.
+    /// No action: the data has been placed.
     Quiet,
     /// A message ends.
     Ends {
-        /// And takes a receive; then it is acknowledged only now.
+        /// True when the message consumes a receive; then the request is acknowledged only when executed.
         consumes: bool,
     },
-    /// It failed its checks when it came.
+    /// The request failed its checks on arrival.
     Refused { code: NakCode, ends: bool, consumes: bool },
-    /// The peer has given it up.
+    /// The peer has given up the request.
     Passed,
     /// A Read or atomic.
     Pull { header: Header, length: u16 },
 }
 
 impl Serving {
-    /// For `places` requests that can be told apart, of which `expected` comes first.
+    /// Returns the state for `places` requests that can be distinguished; the first is `expected`.
     pub(super) fn new(places: u32, shape: &FalconShape, expected: Seq) -> Self {
         Self {
             ordering: shape.ordering,
@@ -101,7 +102,7 @@ impl Serving {
         }
     }
 
-    /// Returns what an error does.
+    /// Returns the error handling mode.
     pub(super) fn errors(&self) -> FalconErrors {
         self.errors
     }
@@ -113,13 +114,13 @@ impl Serving {
         &mut self.sources[rsn.value() as usize & (self.places - 1)]
     }
 
-    /// Whether the peer is to be told something: answers may also wait for room.
+    /// Returns whether results or responses wait to be passed on; responses may also wait for resources.
     #[inline]
     pub(super) fn has_to_tell(&self) -> bool {
         !self.settled.is_empty() || !self.pending.is_empty()
     }
 
-    /// An answer waits for resources: as many can as there can be requests.
+    /// Queues a response that waits for resources: at most as many can wait as there can be requests.
     fn wait(&mut self, rsn: Rsn, answer: Answer) {
         self.pending.made_for(self.places).push_back((rsn, answer));
     }
@@ -144,7 +145,7 @@ fn starts(headers: &Headers) -> bool {
 }
 
 impl Serving {
-    /// A Push, when the transaction layer hands it over.
+    /// Processes a Push that the transaction layer delivers.
     pub(super) fn take_push<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
@@ -158,7 +159,8 @@ impl Serving {
         let header = match request.ulp {
             Ulp::Rdma(header) => header,
             Ulp::Nvme(_) => {
-                // The peer takes this queue pair for one of NVMe's: an error answers it, and the queue pair goes on.
+                // The peer treats this queue pair as one for NVMe: the Push is answered with an error, and the queue
+                // pair continues.
                 self.pass_turn(verbs, core, request.rsn, dma);
                 return PushReply::CompleteInError(PeerError::NoNvme.code());
             }
@@ -193,8 +195,9 @@ impl Serving {
         }
     }
 
-    /// A Push whose headers make no sense; whether a message ends with it, and would take a receive. With weak order it
-    /// is refused in its turn, like all others, for what is behind it waits for that.
+    /// Refuses a Push with invalid headers; `ends` and `consumes` state whether a message ends with it and would
+    /// consume a receive. With weak order it is refused in its turn, like all others, because the requests behind it
+    /// wait for that.
     fn refuse_header<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
@@ -212,7 +215,7 @@ impl Serving {
         PushReply::Later
     }
 
-    /// With weak order, what is behind `rsn` need not wait for it.
+    /// With weak order: marks `rsn` as passed, so that the requests behind it need not wait for it.
     fn pass_turn<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, rsn: Rsn, dma: &mut D) {
         if self.ordering == FalconOrdering::Weak {
             *self.turn(rsn) = Turn::Passed;
@@ -262,7 +265,7 @@ impl Serving {
         taken
     }
 
-    /// Executes the packet that was expected and has just been accepted, and expects the next one.
+    /// Executes the expected packet, which has just been accepted, and expects the next one.
     fn execute(&mut self, verbs: &mut Verbs, core: &mut Core, packet: &Packet) -> Result<(), NakCode> {
         let (ends, consumes) = match packet.headers {
             Headers::Send { position, .. } => (position.ends(), true),
@@ -288,7 +291,7 @@ impl Serving {
         let seq = rsn.extend(self.expected);
         let oldest = verbs.recv.queue.head;
         let accepted = verbs.recv.take(&verbs.head, core, (self.expected, seq), packet, dma);
-        // In turn, a receive that cannot take its message fails at once.
+        // In order, a receive that cannot hold its message fails immediately.
         self.has_failed_receive |= verbs.recv.queue.head != oldest;
         let (turn, reply) = match accepted {
             Ok(()) if !ends => (Turn::Quiet, PushReply::Done),
@@ -304,7 +307,7 @@ impl Serving {
         reply
     }
 
-    /// With weak order: executes everything whose turn has come.
+    /// With weak order: executes all requests whose turn has come.
     pub(super) fn take_turns<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, dma: &mut D) {
         while verbs.head.state.receives() && !self.abandoned {
             let seq = self.expected;
@@ -343,7 +346,7 @@ impl Serving {
         }
     }
 
-    /// With weak order: a packet is refused now that its turn has come, and the rest of its message with it.
+    /// With weak order: refuses a packet whose turn has come, and the rest of its message with it.
     fn refuse_in_turn(&mut self, verbs: &mut Verbs, core: &mut Core, rsn: Rsn, turn: Turn) {
         let Turn::Refused { code, ends, consumes } = turn else { return };
         let code = self.refusing.unwrap_or(code);
@@ -363,7 +366,7 @@ impl Serving {
         }
     }
 
-    /// Without order: a packet is a message, or a part of a Write that needs no other.
+    /// Without order: processes a packet that is a complete message, or a part of a Write that needs no other.
     fn push_alone<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
@@ -422,8 +425,8 @@ impl Serving {
             SendTail::Plain => RecvTail::Send,
             SendTail::Immediate(word) => RecvTail::SendImm(word),
             SendTail::Invalidate(rkey) => {
-                // Not before the message is where it belongs: that may be the same memory, and one that is refused has
-                // not happened.
+                // The key is invalidated only after the message has been placed, because both may refer to the same
+                // memory, and a refused message must have no effect.
                 core.objects.mrs.invalidate(verbs.head.pd, verbs.head.number, rkey).map_err(|_| DENIED)?;
                 RecvTail::SendInvalidate(rkey)
             }
@@ -433,11 +436,11 @@ impl Serving {
         Ok(())
     }
 
-    /// A Pull, when the transaction layer hands it over.
+    /// Processes a Pull that the transaction layer delivers.
     pub(super) fn take_pull<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, request: &Request, dma: &mut D) {
         verbs.recv.note_first_packet(&verbs.head, core);
         let Ulp::Rdma(header) = request.ulp else {
-            // NVMe has an answer that says so. Without headers there is none: the answer has none either.
+            // NVMe has a response for this case. A Pull without headers gets a response without headers.
             let nothing = Answer { payload_len: 0, length: 0, ulp: request.ulp };
             let answer = rnic_nvme::answer_of_none(request).unwrap_or(nothing);
             self.wait(request.rsn, answer);
@@ -452,7 +455,7 @@ impl Serving {
         self.wait(request.rsn, answer);
     }
 
-    /// Executes a Pull; answers what is to be said.
+    /// Executes a Pull; returns the response.
     fn answer_to<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
@@ -480,7 +483,7 @@ impl Serving {
         let header =
             Header { dest_qpn: verbs.head.dest_qpn, sn: header.sn, solicited: false, complete_in_error, operation };
         let needed = operation.headers_len() + payload_len.next_multiple_of(4);
-        // A request that asks for less than it takes to refuse it is refused all the same.
+        // A request that announces a response shorter than a refusal is refused nevertheless.
         let length = if complete_in_error { needed.min(length.into()) } else { needed };
         Answer { payload_len, length, ulp: Ulp::Rdma(header) }
     }
@@ -512,7 +515,7 @@ impl Serving {
                 fits(Operation::ReadResponse { position: Position::Only, sink }, reth.dma_len)
             }
             Operation::AtomicRequest { va, rkey, op, sink, .. } => {
-                // What cannot be answered is not executed.
+                // A request whose response does not fit is not executed.
                 fits(Operation::AtomicResponse { original: 0, sink }, 0)?;
                 let local = verbs.head.resolve_fetch(core, va, rkey, 8, Access::REMOTE_ATOMIC)?;
                 let original = dma::execute(dma, op, local).map_err(|_| NakCode::RemoteAccessError)?;
@@ -522,10 +525,10 @@ impl Serving {
         }
     }
 
-    /// Finds the memory of Pull Data that leaves; false when it is not what the request's key says any more. Then a
-    /// Resync leaves in its place, and the initiator decides, as in `qp/fetch/gone.rs`: one that has the data
-    /// acknowledges a duplicate, and to one that misses it the Read fails. The target fails with it where verbs have it
-    /// so and the data has never left.
+    /// Finds the memory of Pull Data to be sent; returns false when the request's key no longer covers it. Then a
+    /// Resync is sent in its place, and the result depends on the initiator, as in `qp/fetch/gone.rs`: an initiator
+    /// that has the data acknowledges a duplicate, and for one that misses it the Read fails. The target fails too
+    /// where verbs require it and the data has never been sent.
     pub(super) fn gather_answer(&mut self, verbs: &Verbs, core: &mut Core, rsn: Rsn, len: u32) -> bool {
         let Source { va, rkey } = *self.source(rsn);
         core.segments.clear();
@@ -538,11 +541,11 @@ impl Serving {
         true
     }
 
-    /// The peer has given up its request `rsn`. On an ordered connection this is its turn.
+    /// Handles a request `rsn` that the peer has given up. On an ordered connection this is called in order.
     pub(super) fn skip_request<D: Dma>(&mut self, verbs: &mut Verbs, core: &mut Core, rsn: Rsn, dma: &mut D) {
         let expected = self.expected;
         match (self.ordering, self.errors) {
-            // What is before it may still be under way, and its peer waits for that to end well.
+            // Requests before it may still be in flight, and the peer waits for their success.
             (FalconOrdering::Weak, _) if rsn.extend(expected) >= expected => self.pass_turn(verbs, core, rsn, dma),
             (_, FalconErrors::Verbs) => self.abandoned = true,
             (FalconOrdering::Ordered, _) if verbs.recv.message != Message::None => {
@@ -555,7 +558,7 @@ impl Serving {
     }
 }
 
-/// The oldest receive completes in error: its message was refused.
+/// Completes the oldest receive in error, because its message was refused.
 fn fail_oldest(verbs: &mut Verbs, core: &mut Core, code: NakCode) {
     let Verbs { head, recv, .. } = verbs;
     if recv.oldest_receive(head, core).is_err() {
@@ -569,8 +572,8 @@ fn fail_oldest(verbs: &mut Verbs, core: &mut Core, code: NakCode) {
     recv.fail_oldest(head, core, status);
 }
 
-/// How a Pull is refused: an answer that says "completed in error", and why where its data would be: an atomic's in the
-/// place of the value, a Read's in that of the address that its data would have gone to.
+/// Returns the refusal of a Pull: a response with "completed in error" and the code in place of the data: for an atomic
+/// in place of the value, for a Read in place of the address at which the data would be placed.
 fn refused_fetch(header: &Header, code: NakCode) -> Operation {
     let code = u64::from(header::code_of(code));
     match header.operation {

@@ -1,4 +1,4 @@
-//! What the transaction layer asks of verbs, and tells them.
+//! Interface from the transaction layer to verbs: its requests and notifications.
 
 use rnic_base::{Psn, Time};
 use rnic_falcon::transaction::ulp::PulledData;
@@ -15,18 +15,18 @@ use crate::core::Core;
 use crate::dma::{Dma, MemoryFault, Segment};
 use crate::verbs::Verbs;
 
-/// The upper layer of a connection, for the time of a call.
+/// The upper layer of a connection, for the duration of a call.
 pub(super) struct Upper<'a, D> {
     pub(super) verbs: &'a mut Verbs,
     pub(super) core: &'a mut Core,
     pub(super) requests: &'a mut Requests,
     pub(super) serving: &'a mut Serving,
     pub(super) dma: &'a mut D,
-    /// The request whose payload is the packet's at hand.
+    /// The request whose payload is that of the current packet.
     pub(super) at_hand: Option<Rsn>,
 }
 
-/// The name of the payload of the peer's request `rsn` that is kept for the queue pair in `slot`.
+/// Returns the handle of the kept payload of the peer's request `rsn` for the queue pair in `slot`.
 pub(super) const fn handle(slot: u32, rsn: Rsn) -> u64 {
     (slot as u64) << 32 | rsn.value() as u64
 }
@@ -39,7 +39,7 @@ impl<D: Dma> UpperLayer for Upper<'_, D> {
         let handle = handle(self.verbs.head.slot, request.rsn);
         let mut kept = Kept { dma: self.dma, handle };
         let reply = self.serving.take_push(self.verbs, self.core, request, &mut kept);
-        // What is not ready comes again.
+        // A request that was not ready is retransmitted with its payload.
         self.dma.release(handle);
         reply
     }
@@ -77,8 +77,8 @@ impl<D: Dma> UpperLayer for Upper<'_, D> {
     }
 }
 
-/// Nobody: what ends with its connection completes nothing. Who fails has flushed what was posted, and who is reset or
-/// destroyed forgets it.
+/// Upper layer without effect: transactions that end with their connection complete no requests. A failed queue pair
+/// has flushed its requests, and a queue pair that is reset or destroyed discards them.
 pub(super) struct Nobody;
 
 impl UpperLayer for Nobody {
@@ -98,10 +98,10 @@ impl UpperLayer for Nobody {
 }
 
 impl<D: Dma> Upper<'_, D> {
-    /// Puts the data of a Pull where its entry says, whatever its headers say about that.
+    /// Places the data of a Pull as its entry specifies, regardless of the address in its headers.
     fn take_data(&mut self, counter: u32, index: u32, data: &PulledData) -> Result<(), WcStatus> {
         let Ulp::Rdma(header) = data.ulp else { return Err(WcStatus::BadResponse) };
-        // A response has its request's number (RDMA over Falcon 8.2).
+        // A response carries its request's number (RDMA over Falcon 8.2).
         if header.dest_qpn != self.verbs.head.number || header.sn != self.requests.packet_sn(counter, index) {
             return Err(WcStatus::BadResponse);
         }
@@ -129,8 +129,9 @@ impl<D: Dma> Upper<'_, D> {
     }
 }
 
-/// The status of a Read whose answer says "completed in error": why stands where the answer's address would be. One
-/// that has only the request's own tag, as of another make, says nothing more: a remote access error.
+/// Returns the status of a Read whose response carries "completed in error": the reason is in place of the response's
+/// address. A response with only the request's own tag, as from another implementation, carries no reason: a remote
+/// access error.
 fn refused_read(sink: SinkTag) -> WcStatus {
     match u8::try_from(sink.va) {
         Ok(code) if code > 0 && sink.lkey == 0 => WcStatus::refused(header::nak_of(code)),
@@ -138,7 +139,7 @@ fn refused_read(sink: SinkTag) -> WcStatus {
     }
 }
 
-/// Memory, when the payload is not the packet's at hand.
+/// Access to memory for payload that is not that of the current packet but was kept.
 struct Kept<'a, D> {
     dma: &'a mut D,
     handle: u64,
@@ -162,7 +163,7 @@ impl<D: Dma> Dma for Kept<'_, D> {
     }
 }
 
-/// No memory: where only time passes, nothing is placed.
+/// Memory that is never accessed: used where only timeouts are processed and no data is placed.
 pub(super) struct Untouched;
 
 impl Dma for Untouched {

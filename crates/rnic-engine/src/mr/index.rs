@@ -1,22 +1,22 @@
-//! The slot of a region by its key.
+//! Index of region slots by key.
 //!
-//! Keys that a body hands in are random ([`crate::Objects::register_as`]), so nothing in a key says where its region
-//! is. The index is a table of slot numbers with open addressing and linear probing (Knuth, volume 3, section 6.4,
-//! algorithms L and R), at most half full. A peer that looks up keys of its own choice meets runs whose lengths depend
-//! on the keys in use alone, which it does not know.
+//! Keys that a driver passes are random ([`crate::Objects::register_as`]), so a key does not reveal the location of its
+//! region. The index is a table of slot numbers with open addressing and linear probing (Knuth, volume 3, section 6.4,
+//! algorithms L and R), at most half full. Lookups of keys chosen by a peer probe runs whose lengths depend only on the
+//! keys in use, which the peer does not know.
 
-/// Slot numbers by key. The keys themselves lie in the slots.
+/// Slot numbers by key. The keys themselves are stored in the slots.
 #[derive(Debug)]
 pub(super) struct KeyIndex {
-    /// A power of two of places.
+    /// Table entries; their number is a power of two.
     places: Vec<u32>,
     count: usize,
 }
 
-/// No slot.
+/// Value of an entry without a slot.
 const EMPTY: u32 = u32::MAX;
 
-/// Places at first.
+/// Initial number of table entries.
 const PLACES_MIN: usize = 16;
 
 impl KeyIndex {
@@ -24,13 +24,13 @@ impl KeyIndex {
         Self { places: Vec::new(), count: 0 }
     }
 
-    /// The slot of `key`; `key_of` gives the key of a slot.
+    /// Returns the slot of `key`; `key_of` returns the key of a slot.
     #[inline(always)]
     pub(super) fn find(&self, key: u32, key_of: impl Fn(u32) -> u32) -> Option<u32> {
         let mask = self.places.len().wrapping_sub(1);
         let mut place = home(key) & mask;
         loop {
-            // An index without places ends here too.
+            // An empty index returns here too.
             let slot = self.places.get(place).copied().filter(|slot| *slot != EMPTY)?;
             if key_of(slot) == key {
                 return Some(slot);
@@ -39,7 +39,7 @@ impl KeyIndex {
         }
     }
 
-    /// Enters `slot`, whose key is not in the index yet.
+    /// Adds `slot`, whose key is not in the index yet.
     pub(super) fn insert(&mut self, slot: u32, key_of: impl Fn(u32) -> u32) {
         if (self.count + 1) * 2 > self.places.len() {
             let larger = (self.places.len() * 2).max(PLACES_MIN);
@@ -59,7 +59,7 @@ impl KeyIndex {
         self.places[place] = slot;
     }
 
-    /// Takes the slot of `key` out, and moves what lies behind it so that no run has a gap.
+    /// Removes the slot of `key`, and moves the entries behind it so that no run has a gap.
     pub(super) fn remove(&mut self, key: u32, key_of: impl Fn(u32) -> u32) {
         let mask = self.places.len().wrapping_sub(1);
         let mut gap = home(key) & mask;
@@ -77,7 +77,7 @@ impl KeyIndex {
             if slot == EMPTY {
                 break;
             }
-            // It may move back unless its home lies between the gap and its place.
+            // The entry may move back unless its home position is between the gap and its present position.
             let distance_home = next.wrapping_sub(home(key_of(slot))) & mask;
             if distance_home >= next.wrapping_sub(gap) & mask {
                 self.places[gap] = slot;
@@ -89,7 +89,8 @@ impl KeyIndex {
     }
 }
 
-/// Where the search for a key begins (Fibonacci hashing: the upper bits of the product are mixed best).
+/// Returns the position where the search for a key starts (Fibonacci hashing: the upper bits of the product are mixed
+/// best).
 #[inline]
 fn home(key: u32) -> usize {
     (u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize

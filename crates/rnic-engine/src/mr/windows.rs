@@ -1,13 +1,13 @@
-//! Memory windows: keys that grant a part of a region, bound and taken back by work requests.
+//! Memory windows: keys that grant access to a part of a region, bound and invalidated by work requests.
 //!
 //! Source: InfiniBand Architecture volume 1, sections 10.6.7 (windows), 10.6.7.2 (binding: o10-36, o10-37, C10-72 to
-//! C10-75) and 11.2.10. Windows of type 1 are bound by a verb of their own and serve every queue pair of their
-//! protection domain; those of type 2 are bound by a work request, serve the queue pair that has bound them (type 2B),
-//! and can be invalidated by it or by its peer.
+//! C10-75) and 11.2.10. Windows of type 1 are bound by a separate verb and serve every queue pair of their protection
+//! domain; those of type 2 are bound by a work request, serve the queue pair that has bound them (type 2B), and can be
+//! invalidated by it or by its peer.
 //!
-//! A window's key is a prefix of 24 bits, drawn when it is made, and 8 bits that change with every binding: a program
-//! chooses them for type 2. No region has a key with the prefix of a window, so a lookup that fails among the regions
-//! is the only one that comes here, and regions cost what they did without windows.
+//! A window's key consists of a 24-bit prefix, generated when the window is created, and 8 bits that change with every
+//! binding: for type 2 the program chooses them. No region has a key with the prefix of a window, so windows are only
+//! searched after a lookup among the regions has failed, and the cost of region lookups is the same as without windows.
 
 use std::collections::BTreeMap;
 
@@ -16,53 +16,53 @@ use rnic_wire::Qpn;
 use super::{Access, MemoryRegion, Refused};
 use crate::PdId;
 
-/// Which rules a memory window follows.
+/// Type of a memory window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WindowKind {
-    /// Bound by a call, for all queue pairs of its protection domain.
+    /// Type 1: bound by a call, for all queue pairs of its protection domain.
     One,
-    /// Bound by a work request, for the queue pair that it was posted to.
+    /// Type 2: bound by a work request, for the queue pair that it was posted to.
     Two,
 }
 
-/// What a window shall grant: the operand of [`crate::SendOp::Bind`].
+/// Rights that a window is to grant: the operand of [`crate::SendOp::Bind`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Binding {
-    /// The key that the window shall have: its own, with other low 8 bits.
+    /// New key of the window: its own prefix with other low 8 bits.
     pub key: u32,
-    /// The key of the region that the window is a part of.
+    /// Key of the region that contains the window.
     pub region: u32,
     /// First virtual address within the region.
     pub addr: u64,
-    /// Bytes; none takes the grant back, which only windows of type 1 may ask for in this way.
+    /// Length in bytes; zero removes the grant, which is permitted only for windows of type 1.
     pub len: u64,
-    /// What peers may do.
+    /// Access rights of peers.
     pub access: Access,
-    /// Peers name the first byte by 0 and not by its address.
+    /// True when peers address the first byte as 0 instead of by its address.
     pub zero_based: bool,
 }
 
-/// A window.
+/// A memory window.
 #[derive(Debug)]
 struct Window {
     kind: WindowKind,
     pd: PdId,
-    /// Its present key; of one of type 2 that is not bound, its last.
+    /// Its current key; for an unbound window of type 2, its last key.
     key: u32,
     bound: Option<Bound>,
 }
 
-/// What a window grants now.
+/// Current grant of a window.
 #[derive(Debug)]
 struct Bound {
-    /// The key of its region.
+    /// Key of its region.
     region: u32,
-    /// The queue pair that has bound it, and which alone a window of type 2 serves.
+    /// The queue pair that has bound it, and the only one that a window of type 2 serves.
     qpn: Qpn,
     grant: MemoryRegion,
 }
 
-/// The windows of an engine, by the first 24 bits of their keys.
+/// The windows of an engine, by the upper 24 bits of their keys.
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
     by_prefix: BTreeMap<u32, Window>,
@@ -73,7 +73,7 @@ const fn prefix(key: u32) -> u32 {
 }
 
 impl Windows {
-    /// Returns whether keys that begin as `key` does are a window's.
+    /// Returns whether the prefix of `key` belongs to a window.
     pub(crate) fn has(&self, key: u32) -> bool {
         self.by_prefix.contains_key(&prefix(key))
     }
@@ -82,17 +82,17 @@ impl Windows {
         self.by_prefix.len()
     }
 
-    /// Adds a window with `key`, whose prefix is nobody's.
+    /// Adds a window with `key`, whose prefix must be free.
     pub(crate) fn add(&mut self, key: u32, pd: PdId, kind: WindowKind) {
         self.by_prefix.insert(prefix(key), Window { kind, pd, key, bound: None });
     }
 
-    /// Takes the window away that `key` is or was a key of.
+    /// Removes the window that has or had `key`.
     pub(crate) fn remove(&mut self, key: u32) -> Option<()> {
         self.by_prefix.remove(&prefix(key)).map(drop)
     }
 
-    /// The kind of the window that `key` is or was a key of.
+    /// Returns the type of the window that has or had `key`.
     pub(crate) fn kind(&self, key: u32) -> Option<WindowKind> {
         self.by_prefix.get(&prefix(key)).map(|window| window.kind)
     }
@@ -127,20 +127,20 @@ impl Windows {
         bound.map(|bound| &bound.grant).ok_or(Refused)
     }
 
-    /// What `key` grants, to whomever.
+    /// Returns the grant of `key`, regardless of the user.
     pub(crate) fn grant(&self, key: u32) -> Option<&MemoryRegion> {
         let window = self.by_prefix.get(&prefix(key)).filter(|window| window.key == key)?;
         window.bound.as_ref().map(|bound| &bound.grant)
     }
 
-    /// Returns whether queue pair `qpn` of `pd`, or its peer, may take back what `key` grants.
+    /// Checks whether queue pair `qpn` of `pd`, or its peer, may invalidate `key`.
     pub(crate) fn check_invalidate(&self, pd: PdId, qpn: Qpn, key: u32) -> Result<(), Refused> {
         let window = self.by_prefix.get(&prefix(key)).filter(|window| window.key == key && window.pd == pd);
         let window = window.filter(|window| window.kind == WindowKind::Two).ok_or(Refused)?;
         if window.bound.as_ref().is_some_and(|bound| bound.qpn == qpn) { Ok(()) } else { Err(Refused) }
     }
 
-    /// Takes back what `key` grants.
+    /// Invalidates `key`.
     pub(crate) fn invalidate(&mut self, pd: PdId, qpn: Qpn, key: u32) -> Result<(), Refused> {
         self.check_invalidate(pd, qpn, key)?;
         self.by_prefix.get_mut(&prefix(key)).ok_or(Refused)?.bound = None;
@@ -152,12 +152,13 @@ impl Windows {
         self.by_prefix.values().any(|window| window.bound.as_ref().is_some_and(|bound| bound.region == key))
     }
 
-    /// Takes back what windows grant of the region with `key`, which is about to end.
+    /// Invalidates the windows bound to the region with `key`, which is about to be destroyed.
     pub(crate) fn leave_region(&mut self, key: u32) {
         self.unbind(|_, bound| bound.region == key);
     }
 
-    /// Takes back what windows of type 2 grant to queue pair `qpn`, which is about to end: its number may be another's.
+    /// Invalidates the windows of type 2 bound by queue pair `qpn`, which is about to be destroyed: its number may be
+    /// reused.
     pub(crate) fn leave_qp(&mut self, qpn: Qpn) {
         self.unbind(|window, bound| window.kind == WindowKind::Two && bound.qpn == qpn);
     }
@@ -176,7 +177,7 @@ impl Windows {
     }
 }
 
-/// What a window grants when it is bound to a part of `region`.
+/// Returns the grant of a window that is bound to a part of `region`.
 fn granted(pd: PdId, binding: &Binding, region: &MemoryRegion) -> Result<MemoryRegion, Refused> {
     let changes = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
     let lacks_local = binding.access.intersects(changes) && !region.access.contains(Access::LOCAL_WRITE);
@@ -197,7 +198,7 @@ fn granted(pd: PdId, binding: &Binding, region: &MemoryRegion) -> Result<MemoryR
     })
 }
 
-/// The part of a window's key that changes with each binding.
+/// Number of bits of a window's key that change with each binding.
 const TAG_BITS: u32 = 8;
 
 #[cfg(test)]

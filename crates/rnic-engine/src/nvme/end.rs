@@ -1,4 +1,4 @@
-//! One end of NVMe: commands of a send queue into units, and units of a target to and from a device.
+//! One end of NVMe: translates commands of a send queue into units, and passes units of a target to and from a device.
 
 use rnic_base::Time;
 use rnic_falcon::connection::Connection;
@@ -27,7 +27,7 @@ use crate::wq::{WqeOp, WqeState};
 #[derive(Debug)]
 pub(crate) struct NvmeEnd {
     role: Role,
-    /// Data that answers Pulls of the peer.
+    /// Data for responses to Pulls of the peer.
     sources: Sources,
 }
 
@@ -37,22 +37,22 @@ enum Role {
     Target { target: Target, namespace: NamespaceId },
 }
 
-/// What could not be handed to the transaction layer for want of resources.
+/// Work that could not be submitted to the transaction layer because of missing resources.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Blocked {
-    /// A request.
+    /// True when a request is blocked.
     pub(crate) request: bool,
-    /// An answer.
+    /// True when a response is blocked.
     pub(crate) answer: bool,
 }
 
-/// The one chunk of an initiator's namespace: a petabyte from the namespace's first block on. Where that ends only its
-/// target knows.
+/// Size of the only chunk of an initiator's namespace, as the base-2 logarithm in GB: a petabyte from the namespace's
+/// first block. Only the target knows the actual size.
 const CHUNK_LOG2_GB: u32 = 20;
 
 impl NvmeEnd {
-    /// Returns the end that `role` says, of the queue pair in `slot` with a send queue of so many `commands`. Of the
-    /// peer's requests `places` can be told apart. None when a target's namespace does not exist.
+    /// Returns the end for `role` of a queue pair. Up to `places` requests of the peer can be distinguished. `None`
+    /// when a target's namespace does not exist.
     pub(crate) fn new(role: &NvmeRole, verbs: &Verbs, core: &Core, places: u32) -> Option<Self> {
         let role = match *role {
             NvmeRole::Initiator(NvmeInitiator { namespace, block_log2, reads, timeout }) => {
@@ -84,7 +84,7 @@ impl NvmeEnd {
         Some(Self { role, sources: Sources::new(places) })
     }
 
-    /// Returns the upper layer of its connection, for the time of a call.
+    /// Returns the upper layer of its connection, for the duration of a call.
     pub(crate) fn upper<'a, D: Dma>(
         &'a mut self,
         verbs: &'a Verbs,
@@ -105,7 +105,7 @@ impl NvmeEnd {
         }
     }
 
-    /// Hands the transaction layer what it can take; returns what it cannot.
+    /// Submits to the transaction layer as much as it accepts; returns what is blocked.
     pub(crate) fn hand_in(
         &mut self,
         verbs: &mut Verbs,
@@ -115,9 +115,9 @@ impl NvmeEnd {
     ) -> Blocked {
         self.take_commands(verbs, core);
         let now = core.now;
-        // What has arrived is placed with its packet, never here.
+        // Received data is placed when its packet is processed, never here.
         let mut nothing = NoDma;
-        // A connection that is dead ends its queue pair, and commands are flushed.
+        // A dead connection fails its queue pair, and commands are flushed.
         let _ = match self.upper(verbs, core, &mut nothing) {
             NvmeUpper::Initiator(initiator, mut memory) => {
                 connection.work(now, |transactions| initiator.advance(0, transactions, resources, &mut memory))
@@ -139,7 +139,7 @@ impl NvmeEnd {
         }
     }
 
-    /// Takes what is new in the send queue.
+    /// Converts new entries of the send queue to commands.
     fn take_commands(&mut self, verbs: &mut Verbs, core: &mut Core) {
         let Role::Initiator { initiator, block_log2 } = &mut self.role else { return };
         while verbs.send.queue.has_unsent() && verbs.head.state == QpState::ReadyToSend {
@@ -149,24 +149,24 @@ impl NvmeEnd {
             let (first_block, blocks) = (wqe.remote >> *block_log2, wqe.length >> *block_log2);
             let command = Command { direction, first_block, blocks, cookie: counter.into() };
             let (packets, result) = (wqe.packets, initiator.submit(core.now, &command));
-            // Of a connection that is lost, the queue pair says how what is posted ends.
+            // When the connection is lost, the queue pair determines how posted requests complete.
             if matches!(result, Err(SubmitError::Full | SubmitError::Lost(_))) {
                 break;
             }
             verbs.send.advance(packets);
             if result.is_err() {
-                // Beyond all that a namespace can have.
+                // The address exceeds the largest possible namespace.
                 complete(verbs, core, counter, Err(Failure::Status(status::OUT_OF_RANGE)));
             }
         }
     }
 
-    /// Passes on what has come of the last input: completions, and requests for the device.
+    /// Passes on the results of the last input: completions, and requests for the device.
     pub(crate) fn settle(&mut self, verbs: &mut Verbs, core: &mut Core) {
         match &mut self.role {
             Role::Initiator { initiator, .. } => {
                 while let Some(done) = initiator.poll() {
-                    // A lost connection ends the queue pair with all that is posted, in order.
+                    // A lost connection fails the queue pair, which completes everything posted in order.
                     if done.result != Err(Failure::Lost) {
                         complete(verbs, core, done.cookie as u32, done.result);
                     }
@@ -181,7 +181,7 @@ impl NvmeEnd {
         }
     }
 
-    /// Returns whether there is something to hand to the transaction layer, and whether any of it is a request.
+    /// Returns whether there is something to submit to the transaction layer.
     pub(crate) fn has_to_hand_in(&self, verbs: &Verbs) -> bool {
         match &self.role {
             Role::Initiator { initiator, .. } => {
@@ -191,7 +191,7 @@ impl NvmeEnd {
         }
     }
 
-    /// Returns how many packets from the peer made no sense.
+    /// Returns the number of invalid packets received from the peer.
     pub(crate) fn peer_errors(&self) -> u64 {
         match &self.role {
             Role::Initiator { initiator, .. } => initiator.peer_errors().total(),
@@ -199,14 +199,14 @@ impl NvmeEnd {
         }
     }
 
-    /// The device has served `io`.
+    /// Handles completion of `io` by the device.
     pub(crate) fn served(&mut self, io: &Io) {
         if let Role::Target { target, .. } = &mut self.role {
             target.served(io);
         }
     }
 
-    /// Fails commands that have taken too long.
+    /// Fails commands that have exceeded their timeout.
     pub(crate) fn expire(&mut self, verbs: &mut Verbs, core: &mut Core) {
         if let Role::Initiator { initiator, .. } = &mut self.role {
             initiator.expire(core.now);
@@ -214,7 +214,7 @@ impl NvmeEnd {
         }
     }
 
-    /// Returns when [`Self::expire`] has something to do, at the earliest.
+    /// Returns the earliest time at which [`Self::expire`] has something to do.
     pub(crate) fn deadline(&self) -> Deadline {
         match &self.role {
             Role::Initiator { initiator, .. } => initiator.next_timeout().map_or(Deadline::NEVER, Deadline::at),
@@ -222,13 +222,14 @@ impl NvmeEnd {
         }
     }
 
-    /// Collects the payload of a packet that leaves, with the transaction's `tag` where that is its own; false when the
-    /// memory is not there any more.
+    /// Collects the payload of a packet to be sent, where `tag` is the transaction's tag if it is a local one; returns
+    /// false when the memory is no longer valid.
     pub(crate) fn gather(&self, verbs: &Verbs, core: &mut Core, body: &Body, tag: Option<u64>, len: u32) -> bool {
         let answer = if let Body::PullData { rsn, .. } = body { Some(self.sources.get(*rsn)) } else { None };
         match &self.role {
             Role::Initiator { .. } => answer.is_some_and(|source| {
-                // The memory of a completed command is the program's again, though entries before it keep it queued.
+                // The memory of a completed command belongs to the program again, though entries before it keep it
+                // queued.
                 let is_ours = verbs.send.owns(source.counter)
                     && verbs.send.queue.get(source.counter).state != WqeState::Completed;
                 let fits = is_ours && source.len == len;
@@ -245,7 +246,7 @@ impl NvmeEnd {
         }
     }
 
-    /// Gives back what it holds of the NIC: the connection is over.
+    /// Frees the NIC resources that it holds, because the connection has ended.
     pub(crate) fn leave(&self, verbs: &Verbs, core: &mut Core) {
         if let Role::Target { namespace, .. } = &self.role {
             let Core { drives, timers, now, .. } = core;
@@ -254,11 +255,11 @@ impl NvmeEnd {
     }
 }
 
-/// Completes entry `counter` of the send queue, and frees those at its head that are completed.
+/// Completes entry `counter` of the send queue, and frees completed entries at its head.
 fn complete(verbs: &mut Verbs, core: &mut Core, counter: u32, result: Result<(), Failure>) {
     let queue = &mut verbs.send.queue;
     if counter.wrapping_sub(queue.head) >= queue.next.wrapping_sub(queue.head) {
-        // It was flushed.
+        // The entry was flushed.
         return;
     }
     let entry = queue.get_mut(counter);
@@ -280,7 +281,7 @@ fn complete(verbs: &mut Verbs, core: &mut Core, counter: u32, result: Result<(),
     }
 }
 
-/// Returns the status of verbs that comes nearest to `failure`.
+/// Returns the closest verbs status to `failure`.
 const fn status_of(failure: Failure) -> WcStatus {
     match failure {
         Failure::Status(status::OUT_OF_RANGE) => WcStatus::RemoteAccess,
@@ -296,13 +297,13 @@ const fn status_of(failure: Failure) -> WcStatus {
     }
 }
 
-/// NVMe as the upper layer of a connection, for the time of a call.
+/// NVMe as the upper layer of a connection, for the duration of a call.
 pub(crate) enum NvmeUpper<'a, D> {
     Initiator(&'a mut Initiator, CommandMemory<'a, D>),
     Target(&'a mut Target, Medium<'a, D>),
 }
 
-/// Calls a method of whichever end it is.
+/// Calls a method of the initiator or target.
 macro_rules! of_either {
     ($self:ident, $method:ident($($argument:expr),*)) => {
         match $self {
@@ -321,7 +322,7 @@ impl<D: Dma> UpperLayer for NvmeUpper<'_, D> {
         of_either!(self, pull(now, request))
     }
 
-    /// Units are handed in with their headers.
+    /// Units are submitted together with their headers.
     fn headers(&self, _: u64) -> Ulp {
         Ulp::None
     }

@@ -1,8 +1,8 @@
-//! Where bytes of NVMe lie: an initiator's in the scatter/gather lists of its commands, a target's in the region behind
+//! Location of NVMe data: an initiator's in the scatter/gather lists of its commands, a target's in the region behind
 //! its namespace.
 //!
-//! What arrives is placed with the packet that brings it. What leaves is named when it is handed to the transaction
-//! layer, and found each time that its packet leaves.
+//! Received data is placed when its packet is processed. Data to be sent is identified when it is submitted to the
+//! transaction layer, and looked up each time its packet is sent.
 
 use rnic_nvme::{Extent, Fault, HostMemory, Media, Moved, Span};
 use rnic_wire::falcon::Rsn;
@@ -15,23 +15,23 @@ use crate::verbs::head::Head;
 use crate::verbs::send::SendHalf;
 use crate::wr::Sge;
 
-/// Data that answers Pulls of the peer, by their numbers.
+/// Data for responses to Pulls of the peer, by request number.
 #[derive(Debug)]
 pub(crate) struct Sources(Box<[Source]>);
 
-/// A run of bytes: of a command's memory, or of a namespace.
+/// A range of bytes of a command's memory or of a namespace.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Source {
-    /// The entry of the send queue; unused by a target.
+    /// Send queue entry; unused by a target.
     pub(super) counter: u32,
-    /// Bytes.
+    /// Length in bytes.
     pub(super) len: u32,
-    /// The first byte of the command, or of the namespace.
+    /// Offset of the first byte in the command or in the namespace.
     pub(super) offset: u64,
 }
 
 impl Sources {
-    /// Returns a table for `places` requests that can be told apart.
+    /// Returns a table for `places` requests that can be distinguished.
     pub(super) fn new(places: u32) -> Self {
         Self(vec![Source::default(); places as usize].into_boxed_slice())
     }
@@ -46,7 +46,7 @@ impl Sources {
     }
 }
 
-/// Memory of an initiator, for the time of a call.
+/// Memory of an initiator, for the duration of a call.
 pub(crate) struct CommandMemory<'a, D> {
     pub(super) head: &'a Head,
     pub(super) send: &'a SendHalf,
@@ -81,7 +81,7 @@ impl<D: Dma> HostMemory for CommandMemory<'_, D> {
     }
 }
 
-/// The medium of a target, for the time of a call.
+/// Medium of a target, for the duration of a call.
 pub(crate) struct Medium<'a, D> {
     pub(super) namespace: Option<&'a NamespaceConfig>,
     pub(super) mrs: &'a MrTable,
@@ -108,12 +108,12 @@ impl<D: Dma> Media for Medium<'_, D> {
     }
 }
 
-/// Returns the memory of `len` bytes of `namespace` from its byte `offset` on.
+/// Returns the memory of `len` bytes of `namespace` from byte `offset`.
 fn namespace_bytes(namespace: &NamespaceConfig, offset: u64, len: u32) -> Sge {
     Sge { addr: namespace.addr.wrapping_add(offset), len, lkey: namespace.key.0 }
 }
 
-/// Collects the memory of `len` bytes of `namespace` from its byte `offset` on; false when the key does not cover it.
+/// Collects the memory of `len` bytes of `namespace` from byte `offset`; returns false when the key does not cover it.
 pub(super) fn gather_blocks(
     namespace: &NamespaceConfig,
     mrs: &MrTable,

@@ -7,24 +7,24 @@ use crate::mr::{Key, MemoryRegion};
 use crate::objects::Objects;
 
 impl Objects {
-    /// Registers memory: from now on, keys grant what `region` says. The key is made from the engine's secret.
+    /// Registers memory with the rights in `region`. The key is generated from the engine's secret.
     ///
     /// # Errors
-    /// When the range or the rights make no sense.
+    /// When the range or the rights are invalid.
     pub fn register(&mut self, region: MemoryRegion) -> Result<Key, MemoryError> {
         self.mrs.register(region, None)
     }
 
-    /// Registers memory under a key of the caller's: a host on a network draws it from a generator that nobody can
-    /// predict. Keys of [`Objects::register`] can be computed from eight others.
+    /// Registers memory under a key of the caller: a host on a network generates it with an unpredictable generator.
+    /// Keys of [`Objects::register`] can be computed from eight others.
     ///
     /// # Errors
-    /// As [`Objects::register`], and when the key is 0 or taken: then another one is to be drawn.
+    /// As [`Objects::register`], and when the key is 0 or taken: then another one must be generated.
     pub fn register_as(&mut self, key: Key, region: MemoryRegion) -> Result<Key, MemoryError> {
         self.mrs.register(region, Some(key))
     }
 
-    /// Takes a registration back. Requests that use it fail.
+    /// Deregisters memory. Requests that use it fail.
     ///
     /// # Errors
     /// When no region has this key.
@@ -32,16 +32,16 @@ impl Objects {
         self.mrs.deregister(key)
     }
 
-    /// Changes where a key leads and what it grants: `ibv_rereg_mr`. The key stays, and requests under way see the
-    /// change.
+    /// Changes the memory of a key and the rights that it grants: `ibv_rereg_mr`. The key stays, and the change applies
+    /// to requests in flight.
     ///
     /// # Errors
-    /// When no region has this key, or the range or the rights make no sense. Nothing has changed then.
+    /// When no region has this key, or the range or the rights are invalid. Nothing has changed then.
     pub fn reregister(&mut self, key: Key, region: MemoryRegion) -> Result<MemoryRegion, MemoryError> {
         self.mrs.reregister(key, region)
     }
 
-    /// Makes a memory window of `pd`, which grants nothing until it is bound ([`crate::SendOp::Bind`]); answers its
+    /// Creates a memory window of `pd`, which grants nothing until it is bound ([`crate::SendOp::Bind`]); returns its
     /// first key.
     ///
     /// # Errors
@@ -51,17 +51,17 @@ impl Objects {
         self.mrs.allocate_window(pd, kind, None)
     }
 
-    /// Makes a memory window whose keys begin with the upper 24 bits of `key`, for bodies that face a network, as
+    /// Creates a memory window whose keys start with the upper 24 bits of `key`, for drivers that face a network, as
     /// [`Objects::register_as`].
     ///
     /// # Errors
-    /// As [`Objects::allocate_window`], and when those bits are 0 or taken: then others are to be drawn.
+    /// As [`Objects::allocate_window`], and when those bits are 0 or taken: then others must be generated.
     pub fn allocate_window_as(&mut self, key: Key, pd: PdId, kind: WindowKind) -> Result<Key, MemoryError> {
         self.check_pd(pd).map_err(|_| MemoryError::UnknownDomain)?;
         self.mrs.allocate_window(pd, kind, Some(key))
     }
 
-    /// Ends a memory window, bound or not; any key that it has had names it.
+    /// Destroys a memory window, bound or not; any key that it has had identifies it.
     ///
     /// # Errors
     /// When there is none.
@@ -69,7 +69,7 @@ impl Objects {
         self.mrs.free_window(key)
     }
 
-    /// The kind of the memory window that `key` is or was a key of.
+    /// Returns the type of the memory window that has or had `key`.
     pub fn window_kind(&self, key: Key) -> Option<WindowKind> {
         self.mrs.windows().kind(key.0)
     }

@@ -10,7 +10,7 @@ use crate::error::ResourceError;
 use crate::objects::{Objects, fits, place, size};
 
 impl Objects {
-    /// Makes a completion queue for `capacity` completions.
+    /// Creates a completion queue for `capacity` completions.
     ///
     /// # Errors
     /// When the capacity is out of range or there are too many.
@@ -19,7 +19,7 @@ impl Objects {
         place(&mut self.cqs, "completion queues", cq).map(|index| CqId(index as u32))
     }
 
-    /// Ends a completion queue.
+    /// Destroys a completion queue.
     ///
     /// # Errors
     /// When it does not exist or a queue pair uses it.
@@ -33,7 +33,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Makes a completion queue larger or smaller. What is in it stays.
+    /// Changes the capacity of a completion queue. Waiting completions stay.
     ///
     /// # Errors
     /// When it does not exist, holds more than `capacity`, or the capacity is out of range. Nothing has changed then.
@@ -46,32 +46,32 @@ impl Objects {
         Ok(())
     }
 
-    /// Asks for one [`crate::AsyncEvent::CqNotify`] at the next completion, or the next solicited or failed one.
+    /// Requests one [`crate::AsyncEvent::CqNotify`] at the next completion, or at the next solicited or failed one.
     pub fn request_notify(&mut self, cq: CqId, solicited_only: bool) {
         if let Some(Some(cq)) = self.cqs.get_mut(cq.0 as usize) {
             cq.request_notify(if solicited_only { Notify::Solicited } else { Notify::Next });
         }
     }
 
-    /// How many completions wait in `cq`, and whether it has overflowed.
+    /// Returns the number of completions that wait in `cq`, and whether it has overflowed.
     pub fn cq_level(&self, cq: CqId) -> Option<(usize, bool)> {
         self.cqs.get(cq.0 as usize)?.as_ref().map(|cq| (cq.len(), cq.is_overrun()))
     }
 
-    /// Takes completions from `cq` into `into`; answers how many.
+    /// Moves completions from `cq` to `into`; returns their number.
     #[inline]
     pub fn poll_cq(&mut self, cq: CqId, into: &mut [Completion]) -> usize {
         self.cqs.get_mut(cq.0 as usize).and_then(Option::as_mut).map_or(0, |cq| cq.poll(into))
     }
 
-    /// Takes one completion from `cq`.
+    /// Removes and returns one completion of `cq`.
     #[inline]
     pub fn poll_cq_one(&mut self, cq: CqId) -> Option<Completion> {
         self.cqs.get_mut(cq.0 as usize)?.as_mut()?.pop()
     }
 
-    /// Takes the completions of `qpn` out of all completion queues: for one that is reset or destroyed, and whose
-    /// completions the program shall not meet any more.
+    /// Removes the completions of `qpn` from all completion queues: for a queue pair that is reset or destroyed, and
+    /// whose completions the program must not receive any more.
     pub fn forget_completions(&mut self, qpn: Qpn) {
         for cq in self.cqs.iter_mut().flatten() {
             cq.forget(qpn);

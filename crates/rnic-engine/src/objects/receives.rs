@@ -10,7 +10,7 @@ use crate::wr::RecvRequest;
 use crate::{CqId, PdId, SrqId};
 
 impl Objects {
-    /// Makes a shared receive queue.
+    /// Creates a shared receive queue.
     ///
     /// # Errors
     /// When a size is out of range, the protection domain does not exist, or there are too many.
@@ -21,7 +21,7 @@ impl Objects {
         place(&mut self.srqs, "shared receive queues", Srq::new(pd, max_wr, max_sge)).map(SrqId::at)
     }
 
-    /// Makes a shared receive queue of the XRC domain `domain`: messages to targets of that domain name it by its
+    /// Creates a shared receive queue of the XRC domain `domain`: messages to targets of that domain refer to it by its
     /// number, and complete in `cq`.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Objects {
         Ok(id)
     }
 
-    /// Ends a shared receive queue. What is posted to it is forgotten.
+    /// Destroys a shared receive queue. Receives posted to it are discarded.
     ///
     /// # Errors
     /// When it does not exist or a queue pair uses it.
@@ -57,12 +57,12 @@ impl Objects {
         if let Some((_, cq)) = shared {
             self.count_cq_user(cq, -1);
         }
-        // Its number may be the next one's, whom they are not about.
+        // Its number may be reused by another queue, to which these events do not apply.
         self.events.retain(|event| *event != AsyncEvent::SrqLimitReached(srq));
         Ok(())
     }
 
-    /// Makes a shared receive queue larger or smaller. What is posted stays, and so does the limit.
+    /// Changes the capacity of a shared receive queue. Posted receives stay, and so does the limit.
     ///
     /// # Errors
     /// When it does not exist, holds more than `max_wr`, has a higher limit, or the size is out of range. Nothing has
@@ -77,7 +77,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Asks for one [`crate::AsyncEvent::SrqLimitReached`] when fewer than `limit` receives are posted.
+    /// Requests one [`crate::AsyncEvent::SrqLimitReached`] when fewer than `limit` receives are posted.
     ///
     /// # Errors
     /// When it does not exist or cannot hold as many.
@@ -89,12 +89,12 @@ impl Objects {
         Ok(())
     }
 
-    /// How many receives are posted to `srq`.
+    /// Returns the number of receives posted to `srq`.
     pub fn srq_level(&self, srq: SrqId) -> Option<usize> {
         self.srqs.get(srq.index())?.as_ref().map(Srq::len)
     }
 
-    /// What there is to know about a shared receive queue.
+    /// Returns the attributes of a shared receive queue.
     pub fn query_srq(&self, srq: SrqId) -> Option<SrqInfo> {
         self.srqs.get(srq.index())?.as_ref().map(Srq::info)
     }
@@ -102,7 +102,7 @@ impl Objects {
     /// Queues a receive request on a shared receive queue.
     ///
     /// # Errors
-    /// When the queue is full or not there, or the request breaks a limit.
+    /// When the queue is full or does not exist, or the request exceeds a limit.
     pub fn post_srq_recv(&mut self, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let queue = self.srqs.get_mut(srq.index()).and_then(Option::as_mut).ok_or(PostError::UnknownSrq)?;
         if queue.is_full() {

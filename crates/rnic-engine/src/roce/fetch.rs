@@ -1,10 +1,11 @@
-//! The peer's reads and atomics, and our responses.
+//! Reads and atomics of the peer, and the responses to them.
 //!
-//! Three regimes. In split spaces (IRN section 5.2) responses have numbers, acknowledgements, a timer and a cap of
-//! their own: the data's source recovers it ([`split`]). In a shared space (RoCE) a response bears the number its
-//! request reserved, nobody acknowledges it, and the requester asks again for what it misses ([`shared`]).
-//! Scheduled (FaSR section IV-D), a response is a packet of this connection's own requester, like a Write
-//! (`requester/answers.rs`). Memory that is gone when a response is to leave is a matter of its own ([`gone`]).
+//! There are three modes. In split spaces (IRN section 5.2) responses have separate sequence numbers, acknowledgements,
+//! timer and cap: the source of the data retransmits lost responses ([`split`]). In a shared space (RoCE) a response
+//! carries the number that its request reserved, responses are not acknowledged, and the requester repeats its request
+//! for missing ones ([`shared`]). Scheduled (FaSR section IV-D), a response is a packet of this connection's own
+//! requester, like a Write (`requester/answers.rs`). Memory that is no longer valid when a response is to be sent is
+//! handled separately ([`gone`]).
 
 pub(super) mod buffer;
 pub(super) mod gone;
@@ -23,34 +24,34 @@ use crate::packet::TransmitKind;
 use crate::verbs::Verbs;
 use crate::verbs::head::Head;
 
-/// What the peer wants.
+/// Operation that the peer requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FetchRequest {
-    /// A stretch of memory.
+    /// Reads a range of memory.
     Read {
-        /// Its first address.
+        /// Address of the first byte.
         va: u64,
-        /// By what right.
+        /// Key that grants access.
         rkey: u32,
-        /// Its bytes.
+        /// Length in bytes.
         length: u32,
     },
-    /// Eight bytes, changed.
+    /// Atomic operation on eight bytes.
     Atomic {
-        /// Their address.
+        /// Address of the eight bytes.
         va: u64,
-        /// By what right.
+        /// Key that grants access.
         rkey: u32,
-        /// The change.
+        /// The atomic operation.
         op: AtomicOp,
     },
-    /// One of annex A19's.
+    /// An operation of annex A19.
     Placement {
-        /// First address.
+        /// Address of the first byte.
         va: u64,
-        /// By what right.
+        /// Key that grants access.
         rkey: u32,
-        /// What to do.
+        /// The operation.
         op: PlacementOp,
     },
 }
@@ -59,21 +60,21 @@ pub(crate) enum FetchRequest {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fetch {
     pub(super) request: FetchRequest,
-    /// Number of the request packet.
+    /// Sequence number of the request packet.
     pub(super) seq: Seq,
     /// Its `read_WQE_SN`, where it has one.
     pub(super) sn: u32,
-    /// The latest timestamp that it came with (FaSR).
+    /// The latest timestamp that the request carried (FaSR).
     pub(crate) stamp: u32,
-    /// Number of the first response packet, once its turn has come.
+    /// Sequence number of the first response packet, once the fetch has started.
     pub(super) first: Seq,
-    /// Response packets.
+    /// Number of response packets.
     pub(super) packets: u32,
-    /// What an atomic found.
+    /// Previous value of the memory of an atomic.
     pub(super) original: u64,
-    /// Asked for before (shared space only).
+    /// True when this response was already requested before (shared space only).
     pub(super) again: bool,
-    /// The protection domain by whose leave it is served.
+    /// Protection domain whose rights apply.
     pub(super) pd: PdId,
 }
 
@@ -90,8 +91,8 @@ impl Fetch {
         self.first + u64::from(self.packets)
     }
 
-    /// Makes response packet `index`, perhaps once more (`again`), or the refusal that stands for it when its memory is
-    /// gone ([`gone`]). Of requests, `in_flight` are under way.
+    /// Builds response packet `index`, as a retransmission when `again`, or the refusal that replaces it when its
+    /// memory is no longer valid ([`gone`]). `in_flight` is the number of requests in flight.
     pub(super) fn respond_or_refuse(
         &self,
         shared: &mut ConnShared,
@@ -107,10 +108,10 @@ impl Fetch {
         }
     }
 
-    /// Makes response packet `index`, perhaps once more.
+    /// Builds response packet `index`, as a retransmission when `again`.
     ///
     /// # Errors
-    /// The code of a refusal when its memory, or the right to read it, has been taken away meanwhile.
+    /// The code of a refusal when its memory, or the right to read it, has been revoked meanwhile.
     pub(super) fn respond(
         &self,
         shared: &mut ConnShared,
@@ -145,14 +146,14 @@ impl Fetch {
         Ok(())
     }
 
-    /// Returns the place of packet `index` in the answer, where that is said.
+    /// Returns the position of packet `index` in the response, where packets carry it.
     #[inline(always)]
     fn sink(&self, head: &Head, index: u32) -> Option<Sink> {
         let offset = u64::from(index) * u64::from(head.mtu());
         head.transport.scheduled.then(|| Sink { read_sn: WqeSn::new(self.sn), offset })
     }
 
-    /// Hands out packet `index`, perhaps once more.
+    /// Sends packet `index`, as a retransmission when `again`.
     #[inline(always)]
     fn send(
         &self,
@@ -171,8 +172,8 @@ impl Fetch {
     }
 }
 
-/// Says in a read or atomic request what its answer, a packet of the responder's own, will need: the packet that this
-/// side `expects` next, and when the request left (FaSR).
+/// Writes into a Read or atomic request the values that its response, a packet of the responder's own, needs: the
+/// packet that this side `expects` next, and the time at which the request was sent (FaSR).
 #[cold]
 pub(super) fn sign_request(headers: &mut Headers, expects: Seq, now: Time) {
     let next: Psn = expects.wire();

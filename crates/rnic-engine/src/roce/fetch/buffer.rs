@@ -1,21 +1,21 @@
-//! The *Read WQE buffer* (IRN section 5.3, mechanism I-16): the peer's reads and atomics, each in the slot that its
-//! `read_WQE_SN` names, from when its request is here until its answer has been acknowledged. As many slots as the peer
-//! may have outstanding: `max_dest_rd_atomic`.
+//! The *Read WQE buffer* (IRN section 5.3, mechanism I-16): the peer's Reads and atomics, each in the slot for its
+//! `read_WQE_SN`, from the arrival of its request until its response has been acknowledged. It has as many slots as the
+//! peer may have outstanding: `max_dest_rd_atomic`.
 
 use rnic_base::Seq;
 use rnic_wire::NakCode;
 
 use super::Fetch;
 
-/// Slots by `read_WQE_SN`.
+/// Buffer of fetches, by `read_WQE_SN`.
 #[derive(Debug)]
 pub(in crate::roce) struct ReadBuffer {
     slots: Box<[Option<Fetch>]>,
-    /// How many fetches the peer may have outstanding: as many slots are in use.
+    /// Maximum number of outstanding fetches of the peer, which is the number of slots used.
     limit: u32,
     /// `read_WQE_SN` of the oldest fetch whose responses are not all acknowledged.
     head: u32,
-    /// `read_WQE_SN` after the last fetch that has begun.
+    /// `read_WQE_SN` after the last fetch that has started.
     begun: u32,
 }
 
@@ -33,24 +33,24 @@ impl ReadBuffer {
         self.slots[slot].as_mut()
     }
 
-    /// Returns the fetch whose turn it is, if it has been asked for.
+    /// Returns the fetch that is to start next, if its request has arrived.
     pub(in crate::roce) fn next(&mut self) -> Option<&mut Fetch> {
         self.at(self.begun)
     }
 
-    /// The turn of the next fetch has come.
+    /// Starts the next fetch.
     pub(in crate::roce) fn begin(&mut self) -> &mut Fetch {
         let sn = self.begun;
         self.begun = sn.wrapping_add(1);
         self.at(sn).expect("admitted")
     }
 
-    /// `read_WQE_SN` after the last fetch that has begun.
+    /// Returns the `read_WQE_SN` after the last fetch that has started.
     pub(in crate::roce) fn begun(&self) -> u32 {
         self.begun
     }
 
-    /// Whether a fetch that has begun is not wholly acknowledged.
+    /// Returns whether a fetch that has started is not completely acknowledged.
     pub(in crate::roce) fn is_busy(&self) -> bool {
         self.head != self.begun
     }
@@ -60,12 +60,12 @@ impl ReadBuffer {
         (0..begun).filter_map(|index| self.slots[self.slot(self.head.wrapping_add(index))])
     }
 
-    /// The fetch that response `seq` belongs to.
+    /// Returns the fetch that response `seq` belongs to.
     pub(in crate::roce) fn find(&self, seq: Seq) -> Option<Fetch> {
         self.under_way().find(|fetch| fetch.first <= seq && seq < fetch.end())
     }
 
-    /// The fetch that request `seq` has asked for, when it has begun.
+    /// Returns the fetch that request `seq` has requested, when it has started.
     pub(in crate::roce) fn asked_by(&mut self, seq: Seq) -> Option<&mut Fetch> {
         let sn = self.under_way().find(|fetch| fetch.seq == seq)?.sn;
         self.at(sn)
@@ -83,10 +83,10 @@ impl ReadBuffer {
         }
     }
 
-    /// Returns the counter of the fetch that the 24 bits of `named` mean.
+    /// Returns the counter of the fetch that the 24 bits of `named` refer to.
     ///
     /// # Errors
-    /// When it is further ahead than the peer may ask, or has come in order and is not next.
+    /// When it is further ahead than the peer is permitted, or has arrived in order and is not next.
     pub(in crate::roce) fn resolve(&self, named: u32, in_order: bool) -> Result<u32, NakCode> {
         let turn = self.begun;
         // The name has 24 bits; its counter is the nearest one to the fetch whose turn it is.
