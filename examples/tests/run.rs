@@ -35,6 +35,16 @@ fn a_controller_of_ones_own_keeps_queues_short() {
 }
 
 #[test]
+fn calls_of_an_upper_layer_of_ones_own_end_with_results_or_its_own_errors() {
+    let out = run(env!("CARGO_BIN_EXE_own-upper-layer"));
+    for line in ["square 12 = 144", "bits 255 = 8", "square 1000000 = 1000000000000"] {
+        assert!(out.contains(&format!("result: {line}\n")), "{out}");
+    }
+    assert!(out.contains("call 2 failed: no such method") && out.contains("call 3 failed: bad argument"), "{out}");
+    assert!(!out.contains("\n0 packets lost"), "{out}");
+}
+
+#[test]
 fn blocks_written_by_nvme_are_read_back() {
     let out = run(env!("CARGO_BIN_EXE_nvme"));
     assert!(out.contains("128 blocks of 512 bytes written and read back"), "{out}");
