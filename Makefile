@@ -47,10 +47,11 @@ lint: ## format, clippy and links of the documentation, warnings are errors
 check: ## the house rules alone, one line a finding
 	cargo run --quiet --package rnic-check --locked
 
-generate: ## write what is generated: ARCHITECTURE's table of rooms, clippy.toml, docs/mechanisms.md, docs/memory.md, docs/plans.md
+generate: ## write what is generated: ARCHITECTURE's table of rooms, clippy.toml, docs/mechanisms.md, docs/memory.md, docs/plans.md, docs/options.md
 	cargo run --quiet --package rnic-check --locked -- --write
 	cargo test --quiet --package rnic-transports --locked -- --ignored write_the_memory_page
 	cargo test --quiet --package rnic-fabric --lib --locked -- --ignored write_the_plans_page
+	cargo test --quiet --package rnic-cli --test list --locked -- --ignored write_the_options_page
 
 book: ## the book of docs/, into out/book (needs mdbook)
 	mdbook build

@@ -36,3 +36,70 @@ fn programs_see_the_same_as_one_object() {
         all["policies"].as_array().expect("policies").iter().filter_map(|policy| policy["kind"].as_str()).collect();
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), ["control", "paths", "recovery", "schedule"]);
 }
+
+/// Head of the page that is generated from `rnic list --json`.
+const OPTIONS_HEAD: &str = "\
+# Transports, policies and their options
+
+Generated from `rnic list` by `make generate`; a test holds it against the command.
+
+An option of a transport is set with `--set KEY=VALUE` for `rnic perf` and `rnic run` (or `RNIC_SET`), and with
+`[transport]` or `--set transport.KEY=VALUE` in plans. Over UDP some defaults differ, because software on a shared
+machine is slower than an adapter; they are named below each transport. A policy is chosen by its kind:
+`--set control=dcqcn`.
+";
+
+/// Returns the page of options.
+fn options_page() -> String {
+    let all = rnic(&["list", "--json"]).json();
+    let text = |value: &Value| value.as_str().unwrap_or_default().replace('|', "\\|");
+    let table = |page: &mut String, options: &Value| {
+        let options = options.as_array().map_or(&[][..], Vec::as_slice);
+        if options.is_empty() {
+            return page.push_str("\nNo options.\n");
+        }
+        page.push_str("\n| option | default | range | meaning |\n|---|---|---|---|\n");
+        for option in options {
+            let [name, default, min, max, help] =
+                ["name", "default", "min", "max", "help"].map(|key| text(&option[key]));
+            let range = if option["unit"] == "switch" { "true or false".to_owned() } else { format!("{min} to {max}") };
+            page.push_str(&format!("| `{name}` | {default} | {range} | {help} |\n"));
+        }
+    };
+    let mut page = format!("{OPTIONS_HEAD}\n## Transports\n");
+    for transport in all["transports"].as_array().expect("transports") {
+        let [name, summary] = ["name", "summary"].map(|key| text(&transport[key]));
+        let parts =
+            ["recovery", "control", "paths", "schedule"].map(|kind| format!("{kind} `{}`", text(&transport[kind])));
+        page.push_str(&format!("\n### {name}\n\n{summary}. Policies: {}.\n", parts.join(", ")));
+        table(&mut page, &transport["options"]);
+        let over_udp = transport["over_udp"].as_array().map_or(&[][..], Vec::as_slice);
+        let over_udp: Vec<String> =
+            over_udp.iter().map(|pair| format!("`{}` {}", text(&pair[0]), text(&pair[1]))).collect();
+        if !over_udp.is_empty() {
+            page.push_str(&format!("\nOver UDP: {}.\n", over_udp.join(", ")));
+        }
+    }
+    for kind in ["recovery", "control", "paths", "schedule"] {
+        page.push_str(&format!("\n## Policies of {kind}\n"));
+        for policy in all["policies"].as_array().expect("policies").iter().filter(|policy| policy["kind"] == kind) {
+            let [name, summary] = ["name", "summary"].map(|key| text(&policy[key]));
+            let bytes = &policy["state_bytes"];
+            page.push_str(&format!("\n### {kind} {name}\n\n{summary}. {bytes} bytes of state a queue pair.\n"));
+            table(&mut page, &policy["options"]);
+        }
+    }
+    page
+}
+
+#[test]
+fn the_page_of_options_says_what_the_command_says() {
+    let page = std::fs::read_to_string(common::root().join("docs/options.md")).unwrap_or_default();
+    assert!(page == options_page(), "docs/options.md is old: make generate");
+}
+
+#[test]
+#[ignore = "writes docs/options.md"]
+fn write_the_options_page() {
+    std::fs::write(common::root().join("docs/options.md"), options_page()).expect("the page can be written");
+}
