@@ -176,7 +176,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             if connection.timeout().is_some_and(|due| due <= now) {
                 connection.expire(now, resources, rpc);
             }
-            connection.consult(now, resources, adaptive);
+            connection.report_to_fae(now, resources, adaptive);
         }
     }
     ends[0].rpc.log.iter().for_each(|line| println!("{line}"));

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 /// A queue that takes eight bytes until something stands in it for the first time: for what there may be very many of.
 #[derive(Clone, Debug)]
 #[expect(clippy::box_collection, reason = "an empty `VecDeque` takes four times as much as a pointer")]
-pub struct RareQueue<T>(Option<Box<VecDeque<T>>>);
+pub struct LazyQueue<T>(Option<Box<VecDeque<T>>>);
 
-impl<T> RareQueue<T> {
+impl<T> LazyQueue<T> {
     /// An empty one.
     #[inline]
     pub const fn new() -> Self {
@@ -59,7 +59,7 @@ impl<T> RareQueue<T> {
     }
 }
 
-impl<T> Default for RareQueue<T> {
+impl<T> Default for LazyQueue<T> {
     fn default() -> Self {
         Self::new()
     }
@@ -71,8 +71,8 @@ mod tests {
 
     #[test]
     fn it_is_a_queue_and_small_before_it_is_used() {
-        assert_eq!(size_of::<RareQueue<[u64; 9]>>(), 8);
-        let mut queue = RareQueue::new();
+        assert_eq!(size_of::<LazyQueue<[u64; 9]>>(), 8);
+        let mut queue = LazyQueue::new();
         assert_eq!((queue.len(), queue.front()), (0, None));
         assert_eq!(queue.pop_front(), None);
         (1..4).for_each(|value| queue.push_back(value));

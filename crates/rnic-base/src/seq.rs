@@ -55,7 +55,7 @@ impl<const BITS: u32> Serial<BITS> {
         self.distance_to(other) > 0
     }
 
-    /// The growing number nearest to `near` whose low bits are these.
+    /// Returns the non-wrapping number nearest to `near` whose low bits are these.
     #[inline]
     pub const fn extend(self, near: Seq) -> Seq {
         let distance = near.wire::<BITS>().distance_to(self);

@@ -226,16 +226,16 @@ impl Core {
     /// Wakes queue pairs that wait for credit at `peer`, when credit may have become free in another way, or was left
     /// unused by the queue pair that was woken for it.
     #[inline]
-    pub(crate) fn pass_on_room(&mut self, peer: PeerId) {
+    pub(crate) fn wake_for_credit(&mut self, peer: PeerId) {
         self.settle(peer, 0);
     }
 
-    /// As [`Core::pass_on_room`], for all peers, when the peer is no longer known: an unreliable queue pair was woken
-    /// and its requests no longer exist.
+    /// As [`Core::wake_for_credit`], for all peers, when the peer is no longer known: an unreliable queue pair was
+    /// woken and its requests no longer exist.
     #[cold]
     pub(crate) fn pass_on_all_room(&mut self) {
         for peer in self.peers.limited() {
-            self.pass_on_room(peer);
+            self.wake_for_credit(peer);
         }
     }
 
@@ -292,8 +292,8 @@ impl AckKind {
 /// Writes the acknowledgement `kind` of a receiver that expects `expected`, except for its destination, into `packet`.
 #[inline(always)]
 pub(crate) fn write_ack(packet: &mut Packet, expected: Seq, msn: u32, kind: AckKind, of_responses: bool) {
-    let says_ack = matches!(kind, AckKind::Ack | AckKind::Loss(LossCause::Repaired, ..));
-    let seq = if says_ack { expected - 1 } else { expected };
+    let elicited_ack = matches!(kind, AckKind::Ack | AckKind::Loss(LossCause::Repaired, ..));
+    let seq = if elicited_ack { expected - 1 } else { expected };
     packet.psn = seq.wire();
     packet.flags = PacketFlags::default();
     packet.payload_len = 0;

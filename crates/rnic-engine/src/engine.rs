@@ -26,7 +26,7 @@ use crate::roce::RoceConnection;
 use crate::stats::{EngineStats, PoolStats};
 use crate::wr::{RecvRequest, SendRequest};
 
-pub use look::QpView;
+pub use look::QpSnapshot;
 pub use nvme::Nvme;
 pub use prefetch::{Hints, PREFETCH_STEPS};
 use table::QpTable;

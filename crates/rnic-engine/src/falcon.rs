@@ -14,7 +14,7 @@
 //!   falcon/header.rs   RDMA over Falcon's headers from and to the engine's
 //!   falcon/life.rs     begin and end of a connection
 //!   falcon/mapping.rs  the upper layer of a connection: RDMA, or NVMe (`nvme.rs`)
-//!   falcon/near.rs     state brought near before it is needed
+//!   falcon/prefetch.rs prefetching of state before it is needed
 //!   falcon/room.rs     its packets at the peer: they count with those of all other queue pairs
 //!   falcon/nic.rs      what the connections of a NIC share
 //! ```
@@ -67,8 +67,8 @@ mod drive;
 mod header;
 mod life;
 mod mapping;
-mod near;
 mod nic;
+mod prefetch;
 mod request;
 mod room;
 mod serve;
@@ -87,11 +87,11 @@ use crate::verbs::Verbs;
 use crate::verbs::head::Head;
 use crate::wq::SendWqe;
 use mapping::Mapping;
-use nic::Lacks;
+use nic::BlockedSet;
 use room::CreditUse;
 
 pub(crate) use drive::tick_nic;
-pub(crate) use nic::{Lack, Nic, SLOT};
+pub(crate) use nic::{BlockedOn, Nic, SLOT};
 
 /// Maximum number of valid entries of a queue pair in the timer heap: about one for each type of timeout. When more are
 /// needed, the displaced one is armed again when its time comes.
@@ -116,7 +116,7 @@ struct Schedule {
     /// Set while it is in the ring of queue pairs that can send.
     queued: bool,
     /// Rings of queue pairs blocked on resources that it is in.
-    waits: Lacks,
+    waits: BlockedSet,
     /// Its valid entries in the timer heap, earliest first. Acknowledgements wait for microseconds, probes and packets
     /// for much longer: an entry armed for the latter stays valid while the former expire before it.
     alarms: [Deadline; ALARMS_MAX],
@@ -148,7 +148,7 @@ impl Schedule {
     }
 
     /// Adds it to the ring of queue pairs blocked on `lack`.
-    fn wait_for(&mut self, nic: &mut Nic, slot: u32, lack: Lack) {
+    fn wait_for(&mut self, nic: &mut Nic, slot: u32, lack: BlockedOn) {
         if !self.waits.has(lack) {
             self.waits.add(lack);
             nic.push_waiting(slot, lack);
@@ -181,7 +181,7 @@ impl FalconEnd {
     /// Returns the state of a connection that does not exist yet; `nvme` is its role where NVMe is the upper layer.
     pub(crate) fn new(nvme: Option<Box<NvmeRole>>) -> Self {
         let alarms = [Deadline::NEVER; ALARMS_MAX];
-        let schedule = Schedule { queued: false, waits: Lacks::NONE, alarms, far: Deadline::NEVER };
+        let schedule = Schedule { queued: false, waits: BlockedSet::NONE, alarms, far: Deadline::NEVER };
         Self { schedule, link: None, nvme }
     }
 
@@ -228,7 +228,7 @@ impl FalconEnd {
 
     /// Returns whether `deadline`, which has expired in the timer heap, is a valid entry of this queue pair; removes
     /// it.
-    pub(crate) fn take_alarm(&mut self, deadline: Deadline) -> bool {
+    pub(crate) fn take_expired(&mut self, deadline: Deadline) -> bool {
         if self.schedule.far == deadline {
             // The entry has already been removed from the set of far deadlines.
             self.schedule.far = Deadline::NEVER;

@@ -3,7 +3,7 @@
 //! `VecDeque` would work, and was used before; but three of these queues are used for every packet, and without drop
 //! glue, lazy growth and two-part slices a push or a pop takes five instructions instead of fifteen.
 
-use rnic_base::near_at;
+use rnic_base::prefetch_at;
 
 /// A first-in, first-out queue. Grows by doubling; never shrinks.
 #[derive(Debug)]
@@ -47,8 +47,8 @@ impl<T: Copy> Fifo<T> {
 
     /// Prefetches the front entry.
     #[inline]
-    pub(crate) fn touch(&self) {
-        near_at(&self.entries, self.slot(self.head));
+    pub(crate) fn prefetch(&self) {
+        prefetch_at(&self.entries, self.slot(self.head));
     }
 
     /// Returns the value at `index` from the front.

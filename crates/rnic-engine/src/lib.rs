@@ -64,7 +64,7 @@ mod wr;
 pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
 pub use config::{EngineConfig, QpAttributes, QpConnection, QpTiming};
 pub use dma::{Dma, MemoryFault, NoDma, Segment};
-pub use engine::{Engine, Hints, Nvme, PREFETCH_STEPS, QpView};
+pub use engine::{Engine, Hints, Nvme, PREFETCH_STEPS, QpSnapshot};
 pub use error::{DropReason, MemoryError, ModifyError, PostError, ResourceError, RxOutcome};
 pub use event::AsyncEvent;
 pub use mr::windows::{Binding, WindowKind};

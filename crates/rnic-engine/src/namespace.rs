@@ -203,7 +203,7 @@ impl Drives {
     }
 
     /// Returns whether `deadline`, which has expired in the timer heap, is the drives' entry; clears the entry.
-    pub(crate) fn take_alarm(&mut self, deadline: Deadline) -> bool {
+    pub(crate) fn take_expired(&mut self, deadline: Deadline) -> bool {
         let is_ours = self.armed == deadline;
         if is_ours {
             self.armed = Deadline::NEVER;

@@ -261,7 +261,7 @@ impl Qp {
     pub(crate) fn fail(&mut self, core: &mut Core) {
         let Self { verbs, carrier } = self;
         match carrier.known_failure(verbs) {
-            Some(status) => verbs.fail_head(core, status),
+            Some(status) => verbs.complete_failed_head(core, status),
             None => verbs.fail(core),
         }
     }
@@ -304,7 +304,7 @@ impl Qp {
     /// deadline is its current one.
     pub(crate) fn on_alarm(&mut self, core: &mut Core, deadline: Deadline) {
         if let Carrier::Roce(connection) = &mut self.carrier
-            && connection.take_alarm(deadline)
+            && connection.take_expired(deadline)
         {
             connection.on_timeout(&mut self.verbs, core);
             self.settle_if_failed(core, None);
@@ -360,7 +360,7 @@ impl Qp {
         if let Carrier::Roce(connection) = carrier {
             connection.leave(verbs, core);
             // The queue pair may have been woken for credit that it leaves unused.
-            core.pass_on_room(verbs.head.peer());
+            core.wake_for_credit(verbs.head.peer());
         }
     }
 

@@ -24,7 +24,7 @@ pub(crate) struct Ready {
     /// Falcon queue pairs that can send; the bits above the slot hold the resource that they waited for.
     falcon: Fifo<u32>,
     /// Falcon queue pairs that waited for credit at their peer and have received it: to be moved to their own ring.
-    roomy: Fifo<u32>,
+    with_credit: Fifo<u32>,
     /// True when the responders are served next if both rings have entries.
     responders_next: bool,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Ready {
 impl Default for Ready {
     fn default() -> Self {
         let ring = || Fifo::new(0);
-        Self { requesters: ring(), responders: ring(), falcon: ring(), roomy: ring(), responders_next: false }
+        Self { requesters: ring(), responders: ring(), falcon: ring(), with_credit: ring(), responders_next: false }
     }
 }
 
@@ -52,7 +52,7 @@ impl Ready {
         match half {
             Half::Requester => self.requesters.push(slot),
             Half::Responder => self.responders.push(slot),
-            Half::Falcon => self.roomy.push(slot),
+            Half::Falcon => self.with_credit.push(slot),
         }
     }
 
@@ -71,7 +71,7 @@ impl Ready {
     /// Returns `true` when a Falcon queue pair can send, or has been granted credit.
     #[inline]
     pub(crate) fn has_falcon(&self) -> bool {
-        !self.falcon.is_empty() || !self.roomy.is_empty()
+        !self.falcon.is_empty() || !self.with_credit.is_empty()
     }
 
     /// Returns the next few Falcon queue pairs that can send.
@@ -83,7 +83,7 @@ impl Ready {
     /// Prefetches the front of the ring of Falcon queue pairs.
     #[inline]
     pub(crate) fn touch_falcon(&self) {
-        self.falcon.touch();
+        self.falcon.prefetch();
     }
 
     /// Removes `slot` from the ring of Falcon queue pairs that can send.
@@ -94,7 +94,7 @@ impl Ready {
     /// Removes and returns the next Falcon queue pair that has been granted credit.
     #[inline]
     pub(crate) fn pop_roomy(&mut self) -> Option<u32> {
-        self.roomy.pop()
+        self.with_credit.pop()
     }
 
     /// Returns whether no queue pair can send, except for Falcon queue pairs.
@@ -120,7 +120,7 @@ impl Ready {
     pub(crate) fn forget(&mut self, slot: u32) {
         self.requesters.retain(|queued| *queued != slot);
         self.responders.retain(|queued| *queued != slot);
-        self.roomy.retain(|queued| *queued != slot);
+        self.with_credit.retain(|queued| *queued != slot);
     }
 
     /// Inserts `slot` at the front again, because its turn is not over.
@@ -129,7 +129,7 @@ impl Ready {
         match half {
             Half::Requester => self.requesters.push_front(slot),
             Half::Responder => self.responders.push_front(slot),
-            Half::Falcon => self.roomy.push_front(slot),
+            Half::Falcon => self.with_credit.push_front(slot),
         }
     }
 }

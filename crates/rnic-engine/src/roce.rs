@@ -195,7 +195,7 @@ impl RoceConnection {
             made
         };
         if !made {
-            core.pass_on_room(verbs.head.peer());
+            core.wake_for_credit(verbs.head.peer());
         }
         made
     }
@@ -227,8 +227,8 @@ impl RoceConnection {
     }
 
     /// Returns whether `deadline`, which has expired in the timer heap, is this connection's current one.
-    pub(crate) fn take_alarm(&mut self, deadline: Deadline) -> bool {
-        self.requester.shared.take_alarm(deadline)
+    pub(crate) fn take_expired(&mut self, deadline: Deadline) -> bool {
+        self.requester.shared.take_expired(deadline)
     }
 
     fn next_timeout(&self, verbs: &Verbs) -> Deadline {

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-use rnic_base::{Duration, Time, near_at};
+use rnic_base::{Duration, Time, prefetch_at};
 
 /// An instant that may be "never", in eight bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -97,11 +97,11 @@ impl Timers {
 
     /// Has the entries that come first brought near, and where the heap ends.
     #[inline]
-    pub(crate) fn touch(&self) {
+    pub(crate) fn prefetch(&self) {
         let entries = self.heap.as_slice();
         let few = entries.len().min(TOUCHED);
-        (0..few).step_by(4).for_each(|index| near_at(entries, index));
-        near_at(entries, entries.len().wrapping_sub(1));
+        (0..few).step_by(4).for_each(|index| prefetch_at(entries, index));
+        prefetch_at(entries, entries.len().wrapping_sub(1));
     }
 
     /// Whose turn comes before `horizon`, by and large: of the first few of the heap, which has only its very first in

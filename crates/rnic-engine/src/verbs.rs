@@ -134,7 +134,7 @@ impl Verbs {
             send.queue.head = counter.wrapping_add(1);
         }
         if let Some(status) = failed {
-            self.fail_head(core, status);
+            self.complete_failed_head(core, status);
         } else if head.state == QpState::SendQueueDrained && send.queue.head != first {
             send.notice_drained(head, core);
         }
@@ -143,12 +143,12 @@ impl Verbs {
     /// Fails entry `counter` of the send queue, which cannot succeed, once it is the oldest; nothing new is sent.
     /// Packets up to `una` are acknowledged.
     pub(crate) fn fail_entry(&mut self, core: &mut Core, una: Seq, counter: u32, status: WcStatus) {
-        self.send.doom(counter, status);
+        self.send.mark_failed(counter, status);
         self.complete_through(core, una);
     }
 
     /// Fails the oldest entry of the send queue, and with it the queue pair.
-    pub(crate) fn fail_head(&mut self, core: &mut Core, status: WcStatus) {
+    pub(crate) fn complete_failed_head(&mut self, core: &mut Core, status: WcStatus) {
         self.send.fail_oldest(&self.head, core, status);
         self.fail(core);
     }
@@ -173,7 +173,7 @@ impl Verbs {
             return;
         }
         if service == Service::ReliableConnection && !self.send.queue.is_empty() {
-            return self.fail_head(core, known.unwrap_or(WcStatus::RetryExceeded));
+            return self.complete_failed_head(core, known.unwrap_or(WcStatus::RetryExceeded));
         }
         core.notice(AsyncEvent::QpFatal(self.head.number));
         self.fail(core);

@@ -10,7 +10,7 @@ pub(crate) mod receive;
 pub(crate) mod send;
 mod timing;
 
-pub(crate) use pool::{Bits, LaneId, Lost, Pools, SrPointer, Standing};
+pub(crate) use pool::{Bits, LaneId, Lost, Pools, RxClass, SrPointer};
 pub(crate) use receive::{Arrival, ReceiveWindow};
 pub(crate) use send::{SendWindow, TimeoutVerdict};
 pub(crate) use timing::Circumstances;

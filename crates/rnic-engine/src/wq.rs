@@ -4,7 +4,7 @@
 //! of a send queue run `head <= next <= tail`: completed | outstanding | not yet sent. Those of a receive queue are
 //! IRN's `recv_WQE_SN`.
 
-use rnic_base::{Seq, near_at};
+use rnic_base::{Seq, prefetch_at};
 
 use crate::state::Service;
 use crate::wr::{SendFlags, Sge};
@@ -209,10 +209,10 @@ impl<T: Copy> Ring<T> {
     }
 
     #[inline]
-    fn touch(&self, counter: u32) {
+    fn prefetch(&self, counter: u32) {
         let slot = self.slot(counter);
-        near_at(&self.entries, slot);
-        near_at(&self.sges, slot.wrapping_mul(self.sges_each as usize));
+        prefetch_at(&self.entries, slot);
+        prefetch_at(&self.sges, slot.wrapping_mul(self.sges_each as usize));
     }
 
     /// The scatter/gather entries of `counter`, for writing.
@@ -279,10 +279,10 @@ impl SendQueue {
 
     /// Has the oldest entry brought near, and the one that is handed in or sent for the first time.
     #[inline]
-    pub(crate) fn touch(&self) {
-        self.ring.touch(self.head);
+    pub(crate) fn prefetch(&self) {
+        self.ring.prefetch(self.head);
         if self.has_unsent() {
-            self.ring.touch(self.next);
+            self.ring.prefetch(self.next);
         }
     }
 

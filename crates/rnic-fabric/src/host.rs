@@ -9,7 +9,6 @@
 //! At the same instant a host first receives, then does the work of its type (of its modelled NIC or of a slow host),
 //! then starts flows, then lets timers act, then sends.
 
-mod ahead;
 mod carriage;
 mod falcon;
 pub mod memory;
@@ -17,6 +16,7 @@ mod meter;
 pub mod nic;
 mod nvme;
 mod pace;
+mod prefetch;
 mod rank;
 mod recoveries;
 mod session;
@@ -38,15 +38,15 @@ use crate::packets::Ends;
 use crate::port::{Port, PortStats};
 use crate::topology::Node;
 
-pub(crate) use ahead::STEPS;
-pub(crate) use carriage::{Captured, Carriage};
+pub(crate) use carriage::{Captured, PacketCodec};
 pub(crate) use falcon::FalconSide;
 pub(crate) use meter::Meter;
 pub(crate) use nvme::{Load, NvmeUser, fill_drive, first_wrong_block};
 pub(crate) use pace::Pace;
+pub(crate) use prefetch::STEPS;
 pub(crate) use rank::Rank;
 pub use recoveries::Recoveries;
-pub(crate) use session::{Buffers, News, Receiver, Sender, Sessions};
+pub(crate) use session::{Buffers, FlowEvent, Receiver, Sender, Sessions};
 
 use memory::Memory;
 use nvme::{NVME_START, NVME_WORK};
@@ -86,7 +86,7 @@ pub struct Host {
     pub(crate) whole_memory: Option<Key>,
     /// Bytes of memory that the caller has allocated.
     pub(crate) memory_by_hand: u64,
-    carriage: Carriage,
+    carriage: PacketCodec,
     pub(crate) sessions: Sessions,
     /// Completions of work that the caller posted itself, with their times.
     pub(crate) inbox: VecDeque<(Time, Completion)>,
@@ -123,7 +123,7 @@ impl Host {
         ring: u32,
         mut engine: Engine,
         port: Port,
-        carriage: Carriage,
+        carriage: PacketCodec,
         checked: bool,
     ) -> Self {
         let pd = engine.objects_mut().create_pd().expect("a protection domain");
@@ -211,13 +211,13 @@ impl Host {
     }
 
     /// Ensures that the engine is polled after the caller posted work; returns the time of the poll.
-    pub(crate) fn poke(&mut self, now: Time) -> Time {
+    pub(crate) fn schedule_wake(&mut self, now: Time) -> Time {
         self.wake = self.wake.min(now.max(self.port.free_at));
         self.wake
     }
 
     /// Returns whether completions of work posted by the caller wait to be read.
-    pub(crate) fn has_mail(&self) -> bool {
+    pub(crate) fn has_manual_completions(&self) -> bool {
         !self.inbox.is_empty()
     }
 
@@ -328,7 +328,7 @@ impl Host {
             }
             return Some(outcome);
         }
-        let unloaded = self.carriage.unload(entry, packets);
+        let unloaded = self.carriage.decode(entry, packets);
         let Some((format, packet, payload)) = unloaded else {
             self.stats.corrupt += 1;
             return None;

@@ -4,7 +4,7 @@
 //! memory, and so are the arrival times of their first entries: a node finds its next arrival by reading one or two
 //! cache lines.
 
-use rnic_base::{Duration, Time, near_at};
+use rnic_base::{Duration, Time, prefetch_at};
 
 use crate::agenda::Agenda;
 use crate::entry::{Entry, NO_PACKET};
@@ -139,8 +139,8 @@ impl Links {
     /// Prefetches the state of `ring`.
     #[inline]
     pub(crate) fn touch_ring(&self, ring: u32) {
-        near_at(&self.rings, ring as usize);
-        near_at(&self.heads, ring as usize / GROUP);
+        prefetch_at(&self.rings, ring as usize);
+        prefetch_at(&self.heads, ring as usize / GROUP);
     }
 
     /// Prefetches the state of several adjacent rings.
@@ -153,14 +153,14 @@ impl Links {
     #[inline]
     pub(crate) fn touch_first(&self, ring: u32, few: u32) {
         let ring = &self.rings[ring as usize];
-        (0..few).for_each(|offset| near_at(&ring.slots, ring.place(ring.head.wrapping_add(offset))));
+        (0..few).for_each(|offset| prefetch_at(&ring.slots, ring.place(ring.head.wrapping_add(offset))));
     }
 
     /// Prefetches the first entry of `ring`, which is needed next.
     #[inline]
-    pub(crate) fn touch(&self, ring: u32) {
+    pub(crate) fn prefetch(&self, ring: u32) {
         let ring = &self.rings[ring as usize];
-        near_at(&ring.slots, ring.place(ring.head));
+        prefetch_at(&ring.slots, ring.place(ring.head));
     }
 
     /// Removes the first entry of `ring`, which must not be empty, and returns it.

@@ -4,7 +4,7 @@
 //! reused, last freed first, so that few packets in flight use little memory. The slot of a packet does not influence
 //! the simulation.
 
-use rnic_base::{Csig, Duration, Psn, near_at, near_whole_at};
+use rnic_base::{Csig, Duration, Psn, prefetch_at, prefetch_whole_at};
 use rnic_wire::falcon::{self, FlowLabel};
 use rnic_wire::{Format, Headers, Packet, PacketFlags, Qpn};
 
@@ -210,9 +210,9 @@ impl<L: Lines> Slab<L> {
 
     /// Prefetches the headers at `index`, which are needed soon. Any index is allowed.
     #[inline]
-    pub(crate) fn touch(&self, index: u32) {
-        near_whole_at(&self.headers, index as usize);
-        near_at(&self.ends, index as usize);
+    pub(crate) fn prefetch(&self, index: u32) {
+        prefetch_whole_at(&self.headers, index as usize);
+        prefetch_at(&self.ends, index as usize);
     }
 
     /// Returns the bytes that are stored with a packet.

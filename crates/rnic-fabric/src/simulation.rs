@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 use crate::agenda::NEVER;
 use crate::check::Violations;
-use crate::host::News;
+use crate::host::FlowEvent;
 use crate::plan::{Plan, PlanError};
 use crate::report::Report;
 use crate::slots::Slots;
@@ -99,7 +99,7 @@ pub struct Simulation {
     /// The drive that hosts use over the network, when the workload has one.
     drive: Option<Drive>,
     /// Reports of nodes about flows in this window.
-    news: Vec<News>,
+    news: Vec<FlowEvent>,
     violations: Violations,
     watch: Watch,
     lookahead: Duration,
@@ -227,7 +227,7 @@ impl Simulation {
         self.parts.run(Window { horizon, is_crowded, order: self.order });
         self.most_under_way = self.most_under_way.max(self.parts.live());
         self.now = horizon;
-        self.close_flows();
+        self.process_flow_events();
         self.write_capture();
     }
 }

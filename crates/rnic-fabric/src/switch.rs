@@ -9,9 +9,9 @@
 //! its own.
 
 mod admission;
-mod ahead;
 mod csig;
 mod ecn;
+mod prefetch;
 mod queues;
 
 use rnic_base::{RandomStream, Time, TraceHash};
@@ -28,10 +28,10 @@ pub use admission::Alpha;
 pub use ecn::{EcnPlan, MarkDepth};
 
 use admission::{Admission, Pfc, Signal};
-pub(crate) use ahead::STEPS;
 use csig::Stamp;
 pub(crate) use csig::TAG_LEN;
 use ecn::Marker;
+pub(crate) use prefetch::STEPS;
 use queues::Queues;
 
 /// The buffers of every switch of a plan.
@@ -124,12 +124,12 @@ pub(crate) struct Switch {
     pub(crate) stats: SwitchStats,
     queues: Queues,
     admission: Admission,
-    says: Option<Says>,
+    says: Option<CongestionSignals>,
 }
 
 /// Congestion signals that a switch writes into packets.
 #[derive(Debug, Default)]
-struct Says {
+struct CongestionSignals {
     marker: Option<Marker>,
     stamp: Option<Stamp>,
 }
@@ -185,7 +185,7 @@ impl Switch {
                 // horizon.
                 let next = least(network.links.heads(self.first_ring, self.wakes.len()));
                 if next < end {
-                    network.links.touch(self.first_ring + next.port() as u32);
+                    network.links.prefetch(self.first_ring + next.port() as u32);
                 }
                 self.arrive(arrival, entry, network);
                 arrival = next;
@@ -222,7 +222,7 @@ impl Switch {
         let (now, input, len) = (key.time(), key.port(), u64::from(entry.frame_len));
         let waiting = self.queues.output(output).bytes;
         if self.admission.take(input, len, waiting) {
-            if let Some(Says { marker, stamp }) = &mut self.says {
+            if let Some(CongestionSignals { marker, stamp }) = &mut self.says {
                 if let Some(marker) = marker {
                     let depth = marker.enters(output, input, len, waiting, self.admission.held(input));
                     if !entry.has(Flags::ACK) && marker.marks(depth) {
@@ -277,7 +277,7 @@ impl Switch {
         let entry = self.queues.pop(now, output);
         let (input, len) = (usize::from(entry.input), u64::from(entry.frame_len));
         self.ports[output].send(now, entry, network);
-        if let Some(Says { marker: Some(marker), .. }) = &mut self.says {
+        if let Some(CongestionSignals { marker: Some(marker), .. }) = &mut self.says {
             marker.leaves(output, input, len);
         }
         if self.admission.give_back(input, len) == Signal::Go {

@@ -6,7 +6,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use memmap2::MmapMut;
-use rnic_base::near_all;
+use rnic_base::prefetch_all;
 
 /// A cache line. States begin at one, so that a state of 64 bytes is one line and not two.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -82,7 +82,7 @@ impl Table {
     pub(crate) fn fetch<S: Pod>(&self, number: usize) {
         let first = number * lines::<S>();
         if let Some(state) = self.lines().get(first..first + lines::<S>()) {
-            near_all(state);
+            prefetch_all(state);
         }
     }
 

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use rnic_base::{Duration, Time, near_whole};
+use rnic_base::{Duration, Time, prefetch_whole};
 use rnic_fae::{
     Delayed, Erased, Event, FaeError, Filter, FlowGate, Latency, Port, Processor, ProcessorConfig, Refusal, Spawn,
 };
@@ -216,15 +216,15 @@ impl AdaptiveEngine {
 
     /// Prefetches the engine itself, when it runs in place.
     #[inline]
-    pub fn touch(&self) {
+    pub fn prefetch(&self) {
         if let Place::Inline(processor) = &self.place {
-            near_whole(&**processor);
+            prefetch_whole(&**processor);
         }
     }
 
     /// Prefetches the state of the connection with `number`, when the engine runs in place.
     #[inline]
-    pub fn touch_state(&self, number: u32) {
+    pub fn prefetch_state(&self, number: u32) {
         if let Place::Inline(processor) = &self.place {
             processor.fetch_state(number);
         }

@@ -10,13 +10,13 @@
 //! * passes received packets to [`Connection::receive`], and calls [`Connection::transmit`] until it returns no packet;
 //! * calls [`Connection::expire`] at [`Connection::timeout`], and [`Connection::transmit`] at
 //!   [`Connection::departure`];
-//! * after each of these, calls [`Connection::consult`], and passes responses that arrive later to
-//!   [`Connection::obey`].
+//! * after each of these, calls [`Connection::report_to_fae`], and passes responses that arrive later to
+//!   [`Connection::apply_response`].
 //!
 //! Transactions settled by the upper layer are reported to the delivery layer before a call returns; when the delivery
 //! layer is dead, the transaction layer becomes dead too.
 
-use rnic_base::{Absence, RareQueue, Time, near_whole};
+use rnic_base::{Absence, LazyQueue, Time, prefetch_whole};
 use rnic_fae::{Event, FaeError, FlowGate, record::Response};
 use rnic_policy::Cwnd;
 use rnic_policy::FlowActions;
@@ -46,7 +46,7 @@ pub struct Connection {
     /// State carried with events, for a stateless adaptive engine. Allocated only in that case.
     carried: Option<Box<Travelling>>,
     /// Requests whose payload was still kept when the connection died or its upper layer failed.
-    kept: RareQueue<Rsn>,
+    kept: LazyQueue<Rsn>,
 }
 
 /// State returned by the last responses, to be carried by the next event.
@@ -108,7 +108,7 @@ impl Connection {
             number,
             is_fresh: true,
             carried: adaptive.is_stateless().then(|| Box::new(Travelling::new(flows))),
-            kept: RareQueue::new(),
+            kept: LazyQueue::new(),
         };
         let first = adaptive.first();
         let flows = config.delivery.flows;
@@ -211,10 +211,10 @@ impl Connection {
         result
     }
 
-    /// See [`Delivery::set_room`].
+    /// See [`Delivery::set_credit`].
     #[inline]
-    pub fn set_room(&mut self, packets: u64) {
-        self.delivery.set_room(packets);
+    pub fn set_credit(&mut self, packets: u64) {
+        self.delivery.set_credit(packets);
     }
 
     /// See [`Transactions::withdraw`].
@@ -275,14 +275,14 @@ impl Connection {
     /// Prefetches the memory that a packet of this connection needs and that is stored apart from the connection,
     /// including its state in `adaptive`.
     #[inline]
-    pub fn touch_apart(&self, adaptive: Option<&AdaptiveEngine>) {
-        self.transactions.touch_apart();
-        self.delivery.touch_apart();
+    pub fn prefetch_indirect(&self, adaptive: Option<&AdaptiveEngine>) {
+        self.transactions.prefetch_indirect();
+        self.delivery.prefetch_indirect();
         if let Some(carried) = &self.carried {
-            near_whole(&**carried);
+            prefetch_whole(&**carried);
         }
         if let Some(adaptive) = adaptive {
-            adaptive.touch_state(self.number);
+            adaptive.prefetch_state(self.number);
         }
     }
 
@@ -380,7 +380,7 @@ impl Connection {
 
     /// Passes the reports to the adaptive engine; responses available immediately are applied immediately.
     #[inline]
-    pub fn consult(&mut self, now: Time, resources: &Resources, adaptive: &mut AdaptiveEngine) {
+    pub fn report_to_fae(&mut self, now: Time, resources: &Resources, adaptive: &mut AdaptiveEngine) {
         while let Some(mut report) = self.delivery.signal() {
             report.occupancy = resources.rx_level();
             let flow = report.flow;
@@ -395,19 +395,19 @@ impl Connection {
             let Ok(answer) = adaptive.offer(now, &mut self.gates[flow], &event) else { continue };
             self.is_fresh = false;
             if let Some(response) = answer {
-                self.heed(flow, &response);
+                self.apply_actions(flow, &response);
             }
         }
     }
 
     /// Applies a response of the adaptive engine that arrived later.
-    pub fn obey(&mut self, response: &Response) {
+    pub fn apply_response(&mut self, response: &Response) {
         self.gates[response.flow].answered();
-        self.heed(response.flow, response);
+        self.apply_actions(response.flow, response);
     }
 
     #[inline]
-    fn heed(&mut self, flow: u8, response: &Response) {
+    fn apply_actions(&mut self, flow: u8, response: &Response) {
         if let Some(carried) = &mut self.carried {
             carried.keep(flow, response.carried);
         }
@@ -415,7 +415,7 @@ impl Connection {
     }
 
     fn take_actions(&mut self, flow: u8, actions: &FlowActions) {
-        self.delivery.obey(flow, actions);
+        self.delivery.apply_response(flow, actions);
         let alpha = |alpha: rnic_policy::control::report::Alpha| Alpha::from_shift(alpha.get());
         self.transactions.set_alphas(alpha(actions.alpha_requests), alpha(actions.alpha_responses));
     }

@@ -28,8 +28,8 @@
 //!
 //! The driver passes received packets to [`Delivery::receive`]; calls [`Delivery::transmit`] until it returns no
 //! packet; calls [`Delivery::expire`] at [`Delivery::deadline`]; passes reports ([`Delivery::signal`]) to an adaptive
-//! engine and its responses to [`Delivery::obey`]. Time is an argument. No memory is allocated once the windows have
-//! reached their size.
+//! engine and its responses to [`Delivery::apply_response`]. Time is an argument. No memory is allocated once the
+//! windows have reached their size.
 
 mod ack_request;
 mod config;
@@ -241,7 +241,7 @@ impl Delivery {
     ///
     /// # Panics
     /// When the connection has no such flow.
-    pub fn obey(&mut self, flow: u8, actions: &FlowActions) {
+    pub fn apply_response(&mut self, flow: u8, actions: &FlowActions) {
         self.apply(flow, &ControlSettings::of(actions));
         self.sender.set_ack_rate(actions.ack_rate);
         if actions.repath {
@@ -339,14 +339,14 @@ impl Delivery {
 
     /// Sets the number of packets that may be sent for the first time from now on, beyond those in flight.
     #[inline]
-    pub fn set_room(&mut self, packets: u64) {
-        self.sender.set_room(packets);
+    pub fn set_credit(&mut self, packets: u64) {
+        self.sender.set_credit(packets);
     }
 
     /// Returns whether the last call of [`Delivery::transmit`] could have sent a packet with more of this credit.
     #[inline]
-    pub fn lacks_room(&self) -> bool {
-        self.sender.lacks_room()
+    pub fn blocked_on_credit(&self) -> bool {
+        self.sender.blocked_on_credit()
     }
 
     /// Returns the number of packets of `flow` that are not acknowledged.
@@ -358,7 +358,7 @@ impl Delivery {
     /// Returns the number of packets of `flow` that were acknowledged and not reported in an event yet: the flow's next
     /// event reports them.
     #[inline]
-    pub fn untold_on(&self, flow: u8) -> u32 {
+    pub fn unreported_on(&self, flow: u8) -> u32 {
         self.shared.flows.get(flow).acknowledged.into()
     }
 
@@ -391,10 +391,10 @@ impl Delivery {
         self.sender.is_dead()
     }
 
-    /// See [`crate::connection::Connection::touch_apart`].
+    /// See [`crate::connection::Connection::prefetch_indirect`].
     #[inline]
-    pub(crate) fn touch_apart(&self) {
-        self.sender.touch_apart();
+    pub(crate) fn prefetch_indirect(&self) {
+        self.sender.prefetch_indirect();
     }
 
     /// Returns [`DeliveryCounters::timeouts`] so far.

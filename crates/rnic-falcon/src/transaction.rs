@@ -408,11 +408,11 @@ impl Transactions {
         (due < NEVER).then_some(due)
     }
 
-    /// See [`crate::connection::Connection::touch_apart`].
+    /// See [`crate::connection::Connection::prefetch_indirect`].
     #[inline]
-    pub(crate) fn touch_apart(&self) {
-        self.initiator.touch_apart();
-        self.target.touch_apart();
+    pub(crate) fn prefetch_indirect(&self) {
+        self.initiator.prefetch_indirect();
+        self.target.prefetch_indirect();
     }
 
     /// Returns whether no transaction is in flight in either direction.

@@ -50,7 +50,7 @@ fn f1_another_program_steers_the_same_delivery_layer() {
         let mut link = Link::new(config_of("rack-tlp", "ecmp"), Box::new(|_, _, _: &_| after(DELAY)));
         let (control, first) = program;
         link.ends[0].control = Some(control);
-        link.ends[0].delivery.obey(0, &first);
+        link.ends[0].delivery.apply_response(0, &first);
         link.ends[0].upper.pushes(4_000);
         let mut most = 0;
         for _ in 0..2_000 {

@@ -104,10 +104,10 @@ impl End {
             }
             ulp.pulls.remove(0);
         }
-        connection.consult(now, resources, adaptive);
+        connection.report_to_fae(now, resources, adaptive);
         while let Some((name, response)) = adaptive.poll(now) {
             assert_eq!(name, 7, "the answer is for the connection that asked");
-            connection.obey(&response);
+            connection.apply_response(&response);
         }
     }
 

@@ -51,7 +51,7 @@ fn f15_f23_rack_and_tlp_of_the_engine_are_in_force() {
         let mut link = Link::new(config(), Box::new(losing(move |sent| !sent.again && number(sent) == lost)));
         let (_, first) = Inline::new("swift", &[]);
         let told = FlowActions { rack: Ticks::of(rack), tlp: Ticks::of(tlp), rto: Ticks::of(micros(1_000)), ..first };
-        link.ends[0].delivery.obey(0, &told);
+        link.ends[0].delivery.apply_response(0, &told);
         link.ends[0].upper.pushes(140);
         link.run_for(Duration::from_ms(2));
         assert!(link.ends[0].upper.all_acked());

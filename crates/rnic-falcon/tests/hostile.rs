@@ -102,10 +102,10 @@ fn any_body(random: &mut RandomStream, ours: u32, theirs: u32, t1: Timestamp) ->
 }
 
 /// Takes reports to `swift`, if it is there, and its answers back.
-fn consult(now: Time, delivery: &mut Delivery, mut swift: Option<&mut Inline>) {
+fn report_to_fae(now: Time, delivery: &mut Delivery, mut swift: Option<&mut Inline>) {
     while let Some(report) = delivery.signal() {
         if let Some(actions) = swift.as_mut().and_then(|swift| swift.answer(now, report)) {
-            delivery.obey(report.flow, &actions);
+            delivery.apply_response(report.flow, &actions);
         }
     }
 }
@@ -160,7 +160,7 @@ fn run(seed: u64) {
         let arrival = Arrival { packet: &packet, label, marked: random.below(2) == 0, hops: 9, csig: None };
         let errors = delivery.counters().peer_errors;
         let reception = delivery.receive(now, &arrival, &mut upper);
-        consult(now, &mut delivery, swift.as_mut());
+        report_to_fae(now, &mut delivery, swift.as_mut());
         // Nobody acknowledges what was not sent.
         let left = [delivery.span(Window::Request), delivery.span(Window::Data)];
         assert!(left.iter().zip(spans).all(|(left, before)| *left <= before), "seed {seed}");

@@ -77,7 +77,7 @@ fn f30_a_flow_that_is_moved_leaves_its_path_however_few_there_are() {
         let delivery = &mut link.ends[0].delivery;
         for flow in (0..count).cycle().take(100) {
             let before = delivery.label(flow);
-            delivery.obey(flow, &FlowActions { repath: true, ..first });
+            delivery.apply_response(flow, &FlowActions { repath: true, ..first });
             let moved = delivery.label(flow);
             assert_eq!(moved.flow(bits), before.flow(bits));
             assert_ne!(moved.get() & 15, before.get() & 15, "{count} flows, flow {flow}");
@@ -274,7 +274,7 @@ fn f28_probe9_acknowledged_packets_count_for_the_flow_that_they_were_sent_on() {
     for index in 0..4u8 {
         let sent = end.log.iter().filter(|(_, d)| !d.again && flow(d) == usize::from(index)).count() as u64;
         let told: u64 = end.signals.iter().filter(|signal| signal.flow == index).map(|s| u64::from(s.acked)).sum();
-        let untold = u64::from(end.delivery.untold_on(index));
+        let untold = u64::from(end.delivery.unreported_on(index));
         assert_eq!(told + untold, sent, "flow {index}");
         assert_eq!(end.delivery.outstanding_on(index), 0);
     }

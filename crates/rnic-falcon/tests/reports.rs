@@ -203,7 +203,7 @@ fn f22_f23_f36_what_the_engine_hears_and_says_passes_through_a_connection() {
     let now = SENT + micros(20);
     let arrival = Arrival { packet: &ack, label: FlowLabel::new(0), marked: false, hops: 1, csig: None };
     connection.receive(now, &arrival, &mut resources, &mut Idle);
-    connection.consult(now, &resources, &mut engine);
+    connection.report_to_fae(now, &resources, &mut engine);
 
     assert_eq!(connection.fcwnd(), Cwnd::packets(100 + u64::from(level)), "it heard how full the NIC is");
     assert_ne!(connection.delivery().label(0), label, "it wanted another path");

@@ -77,7 +77,7 @@ impl Sender {
         answer.bases.data = Psn32::new(self.sent);
         let arrival = Arrival { packet: &answer, label: left.label, marked: false, hops: 3, csig: None };
         self.connection.receive(self.now, &arrival, &mut self.resources, &mut Idle);
-        self.connection.consult(self.now, &self.resources, &mut self.engine);
+        self.connection.report_to_fae(self.now, &self.resources, &mut self.engine);
         (self.connection.fcwnd(), self.connection.delivery().window())
     }
 }
@@ -124,7 +124,7 @@ fn f36_a_timeout_of_one_flow_raises_no_share_that_another_has_lowered() {
         sender.now += Duration::from_ms(20);
         sender.connection.expire(sender.now, &mut sender.resources, &mut Idle);
         assert_eq!(sender.connection.delivery().timeouts(), 1, "{form:?}");
-        sender.connection.consult(sender.now, &sender.resources, &mut sender.engine);
+        sender.connection.report_to_fae(sender.now, &sender.resources, &mut sender.engine);
         assert!(share(&sender) >= lowered, "{form:?}: 2^(3 - {}) after 2^(3 - {lowered})", share(&sender));
     }
 }

@@ -39,7 +39,7 @@ fn endless() -> Link<'static, Host> {
 fn adaptive(mut link: Link<'static, Host>) -> Link<'static, Host> {
     let (swift, first) = Inline::new("swift", &[]);
     link.ends[0].control = Some(swift);
-    link.ends[0].delivery.obey(0, &first);
+    link.ends[0].delivery.apply_response(0, &first);
     link
 }
 

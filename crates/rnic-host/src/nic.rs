@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use rnic_base::Time;
-use rnic_engine::{CqId, EngineStats, PeerId, PostError, QpInfo, QpView, SendRequest, SrqId, SrqInfo};
+use rnic_engine::{CqId, EngineStats, PeerId, PostError, QpInfo, QpSnapshot, SendRequest, SrqId, SrqInfo};
 use rnic_wire::Qpn;
 use rnic_wire::cm::ServiceId;
 
@@ -117,7 +117,7 @@ impl Nic {
     }
 
     /// Returns every queue pair, with the address of its peer if it has one.
-    pub fn queue_pairs(&self) -> impl Iterator<Item = (QpView, Option<SocketAddr>)> {
+    pub fn queue_pairs(&self) -> impl Iterator<Item = (QpSnapshot, Option<SocketAddr>)> {
         self.device.engine.queue_pairs().map(|view| {
             let peer = self.device.link.peers.address_of(view.peer);
             (view, peer)

@@ -153,7 +153,7 @@ impl Layout {
     /// Returns the part that contains the contiguous blocks at the start of `blocks` from `first` on.
     fn part(&self, first: u64, blocks: u32) -> Part {
         let Geometry { group, stripe, block, .. } = self.geometry;
-        // Without striping, a chunk is one stripe.
+        // FetchError striping, a chunk is one stripe.
         let run = if group == 0 { self.chunk_log2() } else { stripe + STRIPE_LOG2 - block };
         let group_log2 = self.chunk_log2() + group;
         let (group_index, in_group) = (first >> group_log2, first & ((1 << group_log2) - 1));

@@ -437,11 +437,11 @@ impl Target {
         let bytes = unit.extent.blocks << self.config.block_log2;
         let status = match check(data, &unit.base, bytes) {
             Ok(()) => media.write(unit.extent).map_or(status::WRITE_FAULT, |()| status::SUCCESS),
-            Err(Without::ItsWord) => {
+            Err(FetchError::MarkedInvalid) => {
                 self.stats.given_up += 1;
                 status::DATA_TRANSFER_ERROR
             }
-            Err(Without::Sense(error)) => {
+            Err(FetchError::PeerError(error)) => {
                 self.peer_errors.count(error);
                 status::DATA_TRANSFER_ERROR
             }
@@ -475,26 +475,26 @@ impl Target {
 
 /// Reason for which a Pull did not return a unit's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Without {
+enum FetchError {
     /// The initiator itself marks the data as invalid: it has given the unit up.
-    ItsWord,
+    MarkedInvalid,
     /// The response is not one that the peer may send.
-    Sense(PeerError),
+    PeerError(PeerError),
 }
 
 /// Checks that `data` is that of the unit.
-fn check(data: &PulledData, asked: &Base, bytes: u32) -> Result<(), Without> {
-    let Ulp::Nvme(Header { base, operation }) = data.ulp else { return Err(Without::Sense(PeerError::NotNvme)) };
+fn check(data: &PulledData, asked: &Base, bytes: u32) -> Result<(), FetchError> {
+    let Ulp::Nvme(Header { base, operation }) = data.ulp else { return Err(FetchError::PeerError(PeerError::NotNvme)) };
     if operation != Operation::WriteData {
-        return Err(Without::Sense(PeerError::Unexpected));
+        return Err(FetchError::PeerError(PeerError::Unexpected));
     }
     if base == (Base { data_invalid: true, ..*asked }) {
-        return Err(Without::ItsWord);
+        return Err(FetchError::MarkedInvalid);
     }
     if base != *asked {
-        return Err(Without::Sense(PeerError::Mismatch));
+        return Err(FetchError::PeerError(PeerError::Mismatch));
     }
-    if data.payload_len == bytes { Ok(()) } else { Err(Without::Sense(PeerError::WrongLength)) }
+    if data.payload_len == bytes { Ok(()) } else { Err(FetchError::PeerError(PeerError::WrongLength)) }
 }
 
 impl<M: Media> UpperLayer for Attached<'_, Target, M> {

@@ -166,7 +166,7 @@ impl<M: Machine> Shared<M> {
         match self.machine.try_lock() {
             Ok(mut machine) => {
                 let moved = machine.progress();
-                self.stay_in_reach(&mut machine);
+                self.arm_descriptors(&mut machine);
                 drop(machine);
                 self.settle();
                 Some(moved)
@@ -182,7 +182,7 @@ impl<M: Machine> Shared<M> {
     /// While signals replace the worker, ensures that any arrival makes a descriptor readable, because otherwise no
     /// signal is sent.
     #[inline]
-    fn stay_in_reach(&self, machine: &mut M) {
+    fn arm_descriptors(&self, machine: &mut M) {
         if self.armed.is_armed() {
             for _ in 0..STAY_TRIES {
                 if machine.may_sleep() {
@@ -200,7 +200,7 @@ impl<M: Machine> Shared<M> {
             match self.machine.try_lock() {
                 Ok(mut machine) => {
                     machine.progress();
-                    self.stay_in_reach(&mut machine);
+                    self.arm_descriptors(&mut machine);
                 }
                 // The current holder took the lock after the packet had arrived, and processes received packets too.
                 Err(_) => return,
@@ -255,7 +255,7 @@ impl<M: Machine> Drop for Guard<'_, M> {
         }
         let due = machine.next_due().map_or(u64::MAX, |due| now.saturating_add(due.as_nanos() as u64));
         let descriptors = shared.armed.wants_arming(caller).then(|| machine.descriptors());
-        shared.stay_in_reach(&mut machine);
+        shared.arm_descriptors(&mut machine);
         drop(machine);
         shared.settle();
         if let Some(descriptors) = descriptors {

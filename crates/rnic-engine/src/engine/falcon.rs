@@ -18,7 +18,7 @@ use rnic_wire::Qpn;
 use super::Engine;
 use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
-use crate::falcon::{Lack, tick_nic};
+use crate::falcon::{BlockedOn, tick_nic};
 use crate::packet::FalconArrival;
 use crate::qp::{Carrier, Qp};
 use crate::stats::FalconStats;
@@ -66,7 +66,7 @@ impl Engine {
         let mut made = false;
         while !made && let Some((slot, tag)) = core.ready.pop_falcon() {
             let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(slot) else { continue };
-            made = end.transmit(verbs, core, nic, Lack::of_tag(tag));
+            made = end.transmit(verbs, core, nic, BlockedOn::of_tag(tag));
         }
         nic.is_out = made;
         if !core.overrun.is_empty() {
@@ -94,7 +94,7 @@ impl Engine {
         let Self { core, falcon, qps, .. } = self;
         let Some(nic) = falcon else { return };
         if slot == crate::namespace::SLOT {
-            if core.drives.take_alarm(deadline) {
+            if core.drives.take_expired(deadline) {
                 while let Some(io) = core.drives.done(core.now) {
                     if let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(io.owner) {
                         end.served(&io, verbs, core);
@@ -111,7 +111,7 @@ impl Engine {
                 });
             }
         } else if let Some(Qp { verbs, carrier: Carrier::Falcon(end) }) = qps.at_mut(slot)
-            && end.take_alarm(deadline)
+            && end.take_expired(deadline)
         {
             end.on_timeout(verbs, core, nic);
         }

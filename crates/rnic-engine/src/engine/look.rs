@@ -12,7 +12,7 @@ use crate::watch::{Traffic, Watched};
 
 /// Monitoring data of a queue pair.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct QpView {
+pub struct QpSnapshot {
     /// The attributes that can also be queried by queue pair number.
     pub info: QpInfo,
     /// Peer at the remote end; without meaning before the queue pair is connected, and [`PeerId::NOBODY`] where there
@@ -34,14 +34,14 @@ pub struct QpView {
 }
 
 impl Engine {
-    /// Turns monitoring on: counts and measures, for [`QpView`], the activity of queue pairs that are created from now
-    /// on.
+    /// Turns monitoring on: counts and measures, for [`QpSnapshot`], the activity of queue pairs that are created from
+    /// now on.
     pub fn watch(&mut self) {
         self.core.watch.begin();
     }
 
     /// Returns all queue pairs, in no particular order.
-    pub fn queue_pairs(&self) -> impl Iterator<Item = QpView> {
+    pub fn queue_pairs(&self) -> impl Iterator<Item = QpSnapshot> {
         self.qps.iter().map(|qp| qp.view(self.core.watch.get(qp.verbs.head.slot)))
     }
 
@@ -52,7 +52,7 @@ impl Engine {
 }
 
 impl Qp {
-    fn view(&self, watched: Option<&Watched>) -> QpView {
+    fn view(&self, watched: Option<&Watched>) -> QpSnapshot {
         let head = &self.verbs.head;
         let cap = head.transport.in_flight_max;
         let delivery = self.falcon().and_then(|falcon| falcon.delivery());
@@ -62,7 +62,7 @@ impl Qp {
             (Carrier::Unreliable(_) | Carrier::Falcon(_), None) => (0, None),
         };
         let timed = watched.and_then(|watched| watched.round_trip.last());
-        QpView {
+        QpSnapshot {
             info: self.info(),
             peer: head.peer(),
             transport: head.transport.profile.name,

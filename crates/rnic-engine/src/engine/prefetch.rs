@@ -5,7 +5,7 @@
 //! advance issues these loads one after the other, a step at a time, and does other work in between. Correctness does
 //! not depend on it.
 
-use rnic_base::{Time, near, near_whole};
+use rnic_base::{Time, prefetch, prefetch_whole};
 use rnic_wire::Qpn;
 
 use super::Engine;
@@ -56,21 +56,21 @@ impl Engine {
             0 => self.prefetch_own(),
             1 => {
                 self.qps.touch_pages();
-                self.core.timers.touch();
+                self.core.timers.prefetch();
                 if let Some(nic) = &self.falcon {
-                    nic.touch();
+                    nic.prefetch();
                 }
             }
             2 => {
                 if let Some(nic) = &self.falcon {
                     self.core.ready.touch_falcon();
-                    nic.touch_apart();
+                    nic.prefetch_indirect();
                 }
             }
             3 => {
                 arriving.for_each(|number| self.qps.touch_number(number));
                 if let Some(nic) = &self.falcon {
-                    nic.touch_rest();
+                    nic.prefetch_rest();
                 }
             }
             QUEUE_PAIRS => {
@@ -93,18 +93,18 @@ impl Engine {
     #[inline]
     fn prefetch_own(&self) {
         let core = &self.core;
-        near(&core.now);
-        near(&self.falcon);
-        near(&core.objects.mrs);
-        near(&core.objects.cqs);
-        near(&core.timers);
-        near(&core.segments);
-        near(&core.stats);
-        near(&core.watch);
-        near(&core.overrun);
-        near_whole(&core.ready);
-        near(&core.control);
-        self.qps.touch();
+        prefetch(&core.now);
+        prefetch(&self.falcon);
+        prefetch(&core.objects.mrs);
+        prefetch(&core.objects.cqs);
+        prefetch(&core.timers);
+        prefetch(&core.segments);
+        prefetch(&core.stats);
+        prefetch(&core.watch);
+        prefetch(&core.overrun);
+        prefetch_whole(&core.ready);
+        prefetch(&core.control);
+        self.qps.prefetch();
     }
 
     /// Returns the slots of the Falcon queue pairs that will send or have a timeout before `horizon`, as far as that is

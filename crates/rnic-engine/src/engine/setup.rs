@@ -140,7 +140,7 @@ impl Engine {
     /// [`Engine::settle`].
     pub fn set_peer_limit(&mut self, peer: PeerId, packets: Option<u64>) {
         self.core.peers.set_limit(peer, packets);
-        self.core.pass_on_room(peer);
+        self.core.wake_for_credit(peer);
     }
 
     /// Returns the limit set by [`Engine::set_peer_limit`].

@@ -1,7 +1,7 @@
 //! Queue pairs by number and by slot.
 
 use rnic_base::limits::QUEUE_PAIRS_MAX;
-use rnic_base::{near, near_at, near_whole_at};
+use rnic_base::{prefetch, prefetch_at, prefetch_whole_at};
 use rnic_wire::Qpn;
 
 use crate::error::ResourceError;
@@ -52,15 +52,15 @@ impl QpTable {
 
     /// Prefetches the headers of the table.
     #[inline]
-    pub(super) fn touch(&self) {
-        near(&self.slots);
-        near(&self.pages);
+    pub(super) fn prefetch(&self) {
+        prefetch(&self.slots);
+        prefetch(&self.pages);
     }
 
-    /// Prefetches the page entry for small numbers; the step after [`Self::touch`].
+    /// Prefetches the page entry for small numbers; the step after [`Self::prefetch`].
     #[inline]
     pub(super) fn touch_pages(&self) {
-        near_at(&self.pages, 0);
+        prefetch_at(&self.pages, 0);
     }
 
     /// Prefetches the slot of `number`; the step after [`Self::touch_pages`].
@@ -68,14 +68,14 @@ impl QpTable {
     pub(super) fn touch_number(&self, number: Qpn) {
         let number = number.get() as usize;
         if let Some(Some(page)) = self.pages.get(number / PAGE) {
-            near_at(page.as_slice(), number % PAGE);
+            prefetch_at(page.as_slice(), number % PAGE);
         }
     }
 
     /// Prefetches the queue pair in `slot`; the step after [`Self::touch_number`].
     #[inline]
     pub(super) fn touch_at(&self, slot: u32) {
-        near_whole_at(&self.slots, slot as usize);
+        prefetch_whole_at(&self.slots, slot as usize);
     }
 
     /// Returns the queue pair in `slot`.

@@ -13,7 +13,7 @@ use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, Rsn};
 
 use super::serve::Serving;
 use super::upper::handle;
-use super::{FalconEnd, Lack, Link, Nic, SLOT, Schedule, header};
+use super::{BlockedOn, FalconEnd, Link, Nic, SLOT, Schedule, header};
 use crate::core::Core;
 use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
@@ -23,12 +23,12 @@ use crate::timer::Deadline;
 use crate::verbs::Verbs;
 
 /// Returns whether the queue pair responds to its peer: it receives, or has failed and still owes a refusal.
-fn is_heard(verbs: &Verbs) -> bool {
-    verbs.head.state.receives() || lingers(verbs)
+fn responds_to_peer(verbs: &Verbs) -> bool {
+    verbs.head.state.receives() || responds_after_failure(verbs)
 }
 
 /// Returns whether it continues to respond although it has failed, because it has refused a request.
-fn lingers(verbs: &Verbs) -> bool {
+fn responds_after_failure(verbs: &Verbs) -> bool {
     verbs.head.state == QpState::Error && verbs.recv.refused.is_some()
 }
 
@@ -47,7 +47,7 @@ impl FalconEnd {
         arrival: &FalconArrival<'_>,
         dma: &mut D,
     ) -> RxOutcome {
-        let is_heard = is_heard(verbs);
+        let is_heard = responds_to_peer(verbs);
         if !is_heard || verbs.head.peer() != arrival.peer {
             let reason = if is_heard { DropReason::WrongPeer } else { DropReason::State };
             return RxOutcome::Dropped(core.drop_packet(reason));
@@ -57,7 +57,7 @@ impl FalconEnd {
         };
         let outcome = link.receive(verbs, core, nic, arrival, dma);
         link.serve(schedule, verbs, core, nic);
-        link.consult(core, nic);
+        link.report_to_fae(core, nic);
         link.enlist_if_needed(schedule, verbs, core);
         self.rest(verbs, core, nic, true);
         outcome
@@ -65,12 +65,19 @@ impl FalconEnd {
 
     /// Builds the next packet, in the NIC's `out`, if one may be sent now; returns whether it did. The queue pair has
     /// been removed from the ring; `waited` is the resource that it was blocked on, if any.
-    pub(crate) fn transmit(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic, waited: Option<Lack>) -> bool {
+    pub(crate) fn transmit(
+        &mut self,
+        verbs: &mut Verbs,
+        core: &mut Core,
+        nic: &mut Nic,
+        waited: Option<BlockedOn>,
+    ) -> bool {
         match waited {
             Some(lack) => self.schedule.waits.remove(lack),
             None => self.schedule.queued = false,
         }
-        let Some((schedule, link)) = is_heard(verbs).then(|| self.link(verbs, core, nic, None)).flatten() else {
+        let Some((schedule, link)) = responds_to_peer(verbs).then(|| self.link(verbs, core, nic, None)).flatten()
+        else {
             if let Some(lack) = waited {
                 nic.wake(&mut core.ready, lack);
             }
@@ -80,19 +87,19 @@ impl FalconEnd {
         // here.
         if link.connection.expiry().is_some_and(|due| due <= core.now) {
             link.expire(verbs, core, nic);
-            link.consult(core, nic);
+            link.report_to_fae(core, nic);
         }
         let has_answered = link.serve(schedule, verbs, core, nic);
-        let handed = link.mapping.hand_in(&mut link.connection, verbs, core, nic);
+        let handed = link.mapping.submit_pending(&mut link.connection, verbs, core, nic);
         if let Some(lack) = handed.lack {
             schedule.wait_for(nic, verbs.head.slot, lack);
         }
         if let Some(lack) = waited {
             let has_answered = has_answered || handed.answers;
             let has_taken = match lack {
-                Lack::Answer => has_answered,
-                Lack::Request | Lack::Reserve => handed.requests,
-                Lack::Share => has_answered || handed.requests,
+                BlockedOn::Answer => has_answered,
+                BlockedOn::Request | BlockedOn::Reserve => handed.requests,
+                BlockedOn::Share => has_answered || handed.requests,
             };
             // More resources may be free than it took, or it took none.
             if has_taken || !schedule.waits.has(lack) {
@@ -125,7 +132,7 @@ impl FalconEnd {
             return schedule.enlist(verbs.head.slot, core);
         }
         link.expire(verbs, core, nic);
-        link.consult(core, nic);
+        link.report_to_fae(core, nic);
         schedule.enlist(verbs.head.slot, core);
         self.rest(verbs, core, nic, true);
     }
@@ -134,7 +141,7 @@ impl FalconEnd {
     /// pacing time has come.
     pub(crate) fn on_decision(&mut self, verbs: &Verbs, core: &mut Core, response: Option<&rnic_fae::Response>) {
         if let (Some(response), Some(link)) = (response, self.link.as_mut()) {
-            link.connection.obey(response);
+            link.connection.apply_response(response);
         }
         self.schedule.enlist(verbs.head.slot, core);
     }
@@ -172,7 +179,7 @@ impl FalconEnd {
             verbs.give_up_on_peer(core, known);
         }
         // A failed queue pair continues to respond as long as its peer is alive.
-        let is_over = !verbs.head.state.receives() && (is_dead || !lingers(verbs));
+        let is_over = !verbs.head.state.receives() && (is_dead || !responds_after_failure(verbs));
         if is_over {
             self.end(verbs, core, nic);
         }
@@ -235,14 +242,14 @@ impl Link {
     #[inline]
     fn serve(&mut self, schedule: &mut Schedule, verbs: &Verbs, core: &Core, nic: &mut Nic) -> bool {
         let Self { connection, mapping, .. } = self;
-        mapping.telling().is_some_and(|serving| tell(serving, connection, schedule, verbs, core, nic))
+        mapping.pending_replies().is_some_and(|serving| tell(serving, connection, schedule, verbs, core, nic))
     }
 
     /// Builds the next packet that the connection has to send.
     #[inline(always)]
     fn transmit(&mut self, schedule: &mut Schedule, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic) -> bool {
         let Self { connection, mapping, .. } = self;
-        connection.set_room(core.peers.room(verbs.head.peer()));
+        connection.set_credit(core.peers.room(verbs.head.peer()));
         let Nic { resources, out, .. } = nic;
         let leaving = mapping.transmit(connection, verbs, core, resources, &mut out.packet);
         if core.peers.is_any() {
@@ -331,7 +338,7 @@ impl Link {
     /// Passes new events to the connection's adaptive engine; when the engine responds later, a timer of the NIC is
     /// armed for the response.
     #[inline]
-    fn consult(&mut self, core: &mut Core, nic: &mut Nic) {
+    fn report_to_fae(&mut self, core: &mut Core, nic: &mut Nic) {
         if self.connection.has_news() {
             self.tell_news(core, nic);
         }
@@ -340,7 +347,7 @@ impl Link {
     #[inline(never)]
     fn tell_news(&mut self, core: &mut Core, nic: &mut Nic) {
         let engine = &mut nic.adaptives[self.adaptive].1;
-        self.connection.consult(core.now, &nic.resources, engine);
+        self.connection.report_to_fae(core.now, &nic.resources, engine);
         if let Some(next) = engine.next_at() {
             core.timers.arm(SLOT, Deadline::at(next), &mut nic.armed);
         }
@@ -379,7 +386,7 @@ fn tell(
         match connection.answer(&mut nic.resources, *rsn, answer) {
             Err(AnswerError::Paused) => {
                 let is_over = connection.transactions().answers_exceed_share(&nic.resources);
-                schedule.wait_for(nic, verbs.head.slot, if is_over { Lack::Share } else { Lack::Answer });
+                schedule.wait_for(nic, verbs.head.slot, if is_over { BlockedOn::Share } else { BlockedOn::Answer });
                 break;
             }
             Ok(()) => any = true,

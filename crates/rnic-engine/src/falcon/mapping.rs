@@ -9,11 +9,11 @@ use rnic_falcon::transaction::Transactions;
 use rnic_policy::FalconErrors;
 use rnic_wire::falcon::{Body, Packet, PacketType};
 
-use super::Lack;
+use super::BlockedOn;
 use super::nic::Nic;
-use super::request::{Handed, Requests, untag};
+use super::request::{Requests, Submitted, untag};
 use super::serve::Serving;
-use super::upper::{Untouched, Upper};
+use super::upper::{NoPayload, Upper};
 use crate::completion::WcStatus;
 use crate::core::Core;
 use crate::dma::Dma;
@@ -50,7 +50,7 @@ impl Mapping {
         let now = core.now;
         match self {
             Self::Rdma(Rdma { requests, serving }) => {
-                requests.hear(now);
+                requests.note_peer_alive(now);
                 let body = &arrival.packet.body;
                 let at_hand = body.rsn().filter(|_| body.packet_type() == PacketType::PushData);
                 let mut upper = Upper { verbs, core, requests, serving, dma, at_hand };
@@ -74,7 +74,7 @@ impl Mapping {
         resources: &mut Resources,
         packet: &mut Packet,
     ) -> Option<Leaving> {
-        let (now, dma) = (core.now, &mut Untouched);
+        let (now, dma) = (core.now, &mut NoPayload);
         match self {
             Self::Rdma(Rdma { requests, serving }) => {
                 let mut upper = Upper { verbs, core, requests, serving, dma, at_hand: None };
@@ -96,7 +96,7 @@ impl Mapping {
         core: &mut Core,
         resources: &mut Resources,
     ) {
-        let (now, dma) = (core.now, &mut Untouched);
+        let (now, dma) = (core.now, &mut NoPayload);
         match self {
             Self::Rdma(Rdma { requests, serving }) => {
                 let mut upper = Upper { verbs, core, requests, serving, dma, at_hand: None };
@@ -133,19 +133,19 @@ impl Mapping {
         }
     }
 
-    /// Submits requests to the transaction layer, as long as it accepts them; and responses, unless [`Self::telling`]
-    /// covers them.
+    /// Submits requests to the transaction layer, as long as it accepts them; and responses, unless
+    /// [`Self::pending_replies`] covers them.
     #[inline]
-    pub(super) fn hand_in(
+    pub(super) fn submit_pending(
         &mut self,
         connection: &mut Connection,
         verbs: &mut Verbs,
         core: &mut Core,
         nic: &mut Nic,
-    ) -> Handed {
+    ) -> Submitted {
         match self {
-            Self::Rdma(rdma) => rdma.requests.hand_in(verbs, core, nic, connection),
-            Self::Nvme(end) => hand_in_nvme(end, connection, verbs, core, nic),
+            Self::Rdma(rdma) => rdma.requests.submit_pending(verbs, core, nic, connection),
+            Self::Nvme(end) => submit_pending_nvme(end, connection, verbs, core, nic),
         }
     }
 
@@ -154,7 +154,7 @@ impl Mapping {
     pub(super) fn has_to_hand_in(&self, verbs: &Verbs, connection: &Connection) -> bool {
         match self {
             Self::Rdma(rdma) => {
-                verbs.send.queue.has_unsent() && !connection.transactions().is_full() || rdma.serving.has_to_tell()
+                verbs.send.queue.has_unsent() && !connection.transactions().is_full() || rdma.serving.has_replies()
             }
             Self::Nvme(end) => end.has_to_hand_in(verbs),
         }
@@ -162,9 +162,9 @@ impl Mapping {
 
     /// Returns RDMA's part when it has results or responses to pass to the peer.
     #[inline]
-    pub(super) fn telling(&mut self) -> Option<&mut Serving> {
+    pub(super) fn pending_replies(&mut self) -> Option<&mut Serving> {
         match self {
-            Self::Rdma(rdma) if rdma.serving.has_to_tell() => Some(&mut rdma.serving),
+            Self::Rdma(rdma) if rdma.serving.has_replies() => Some(&mut rdma.serving),
             Self::Rdma(_) | Self::Nvme(_) => None,
         }
     }
@@ -225,28 +225,28 @@ impl Mapping {
 }
 
 #[inline(never)]
-fn hand_in_nvme(
+fn submit_pending_nvme(
     end: &mut NvmeEnd,
     connection: &mut Connection,
     verbs: &mut Verbs,
     core: &mut Core,
     nic: &mut Nic,
-) -> Handed {
+) -> Submitted {
     // No resources are freed in between.
     let held = |transactions: &Transactions| (transactions.stats().submitted, transactions.usage().data.packets);
     let before = held(connection.transactions());
-    let blocked = end.hand_in(verbs, core, &mut nic.resources, connection);
+    let blocked = end.submit_pending(verbs, core, &mut nic.resources, connection);
     let transactions = connection.transactions();
     let after = held(transactions);
     let (requests, answers) = (after.0 > before.0, after.1 > before.1);
     let lack = if blocked.answer {
         let is_over = transactions.answers_exceed_share(&nic.resources);
-        Some(if is_over { Lack::Share } else { Lack::Answer })
+        Some(if is_over { BlockedOn::Share } else { BlockedOn::Answer })
     } else if blocked.request {
         let is_over = transactions.requests_exceed_share(&nic.resources);
-        Some(if is_over { Lack::Share } else { Lack::Request })
+        Some(if is_over { BlockedOn::Share } else { BlockedOn::Request })
     } else {
         None
     };
-    Handed { requests, answers, lack }
+    Submitted { requests, answers, lack }
 }

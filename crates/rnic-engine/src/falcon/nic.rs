@@ -29,7 +29,7 @@ pub(crate) const SLOT: u32 = u32::MAX;
 /// Resources that a queue pair may be blocked on. Each has a ring of its own, because freeing one of them helps none of
 /// the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lack {
+pub(crate) enum BlockedOn {
     /// Buffer space for a response.
     Answer,
     /// Buffer space for a request.
@@ -42,7 +42,7 @@ pub(crate) enum Lack {
     Share,
 }
 
-impl Lack {
+impl BlockedOn {
     const ALL: [Self; 4] = [Self::Answer, Self::Request, Self::Reserve, Self::Share];
 
     /// Returns the resource that a queue pair in the ring of those that can send waited for, by the tag of its entry.
@@ -58,20 +58,20 @@ impl Lack {
 
 /// The rings of blocked queue pairs that a queue pair is in.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Lacks(u8);
+pub(super) struct BlockedSet(u8);
 
-impl Lacks {
+impl BlockedSet {
     pub(super) const NONE: Self = Self(0);
 
-    pub(super) const fn has(self, lack: Lack) -> bool {
+    pub(super) const fn has(self, lack: BlockedOn) -> bool {
         self.0 & (1 << lack as u8) != 0
     }
 
-    pub(super) fn add(&mut self, lack: Lack) {
+    pub(super) fn add(&mut self, lack: BlockedOn) {
         self.0 |= 1 << lack as u8;
     }
 
-    pub(super) fn remove(&mut self, lack: Lack) {
+    pub(super) fn remove(&mut self, lack: BlockedOn) {
         self.0 &= !(1 << lack as u8);
     }
 }
@@ -87,8 +87,8 @@ pub(crate) struct Nic {
     users: u32,
     /// Adaptive engines, one for each transport.
     pub(super) adaptives: Vec<(Arc<Transport>, AdaptiveEngine)>,
-    /// Queue pairs that are blocked on resources, by [`Lack`].
-    waiting: [Fifo<u32>; Lack::ALL.len()],
+    /// Queue pairs that are blocked on resources, by [`BlockedOn`].
+    waiting: [Fifo<u32>; BlockedOn::ALL.len()],
     /// Queue pairs whose next packet must be sent later; created with the first.
     pub(super) wheel: Option<Box<Wheel>>,
     /// Statistics of connections that have ended.
@@ -140,7 +140,7 @@ impl Nic {
             resources_percent: shape.resources_percent,
             users: 0,
             adaptives: Vec::new(),
-            waiting: Lack::ALL.map(|_| Fifo::new(0)),
+            waiting: BlockedOn::ALL.map(|_| Fifo::new(0)),
             wheel: None,
             ended: FalconStats::default(),
             events: EventCounts::default(),
@@ -190,7 +190,7 @@ impl Nic {
     }
 
     /// Appends `slot` to the ring of queue pairs blocked on `lack`.
-    pub(super) fn push_waiting(&mut self, slot: u32, lack: Lack) {
+    pub(super) fn push_waiting(&mut self, slot: u32, lack: BlockedOn) {
         self.pauses += 1;
         self.waiting[lack as usize].push(slot);
     }
@@ -198,19 +198,19 @@ impl Nic {
     /// Wakes the queue pair that has waited longest in each ring, because resources may have become free.
     #[inline]
     pub(crate) fn wake_waiting(&mut self, ready: &mut Ready) {
-        Lack::ALL.into_iter().for_each(|lack| self.wake(ready, lack));
+        BlockedOn::ALL.into_iter().for_each(|lack| self.wake(ready, lack));
     }
 
     /// Wakes the queue pair that has waited longest for `lack`, if there is any.
     #[inline]
-    pub(super) fn wake(&mut self, ready: &mut Ready, lack: Lack) {
+    pub(super) fn wake(&mut self, ready: &mut Ready, lack: BlockedOn) {
         if self.waiting[lack as usize].is_empty() {
             return;
         }
         let may_find = match lack {
-            Lack::Answer | Lack::Share => true,
-            Lack::Request => self.resources.may_hold_transaction(false),
-            Lack::Reserve => self.resources.may_hold_transaction(true),
+            BlockedOn::Answer | BlockedOn::Share => true,
+            BlockedOn::Request => self.resources.may_hold_transaction(false),
+            BlockedOn::Reserve => self.resources.may_hold_transaction(true),
         };
         if may_find && let Some(slot) = self.waiting[lack as usize].pop() {
             ready.push_falcon(slot, lack.tag());

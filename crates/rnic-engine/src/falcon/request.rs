@@ -14,7 +14,7 @@ use rnic_wire::falcon::{CompletionCode, ResyncCode};
 use rnic_wire::{Position, Reth};
 
 use super::header;
-use super::{Lack, Nic};
+use super::{BlockedOn, Nic};
 use crate::completion::WcStatus;
 use crate::core::Core;
 use crate::error::PostError;
@@ -58,7 +58,7 @@ pub(super) struct Requests {
     /// would detect a dead peer.
     pub(super) watch: Deadline,
     /// Time since which a peer that owes data has been silent.
-    silent_since: Time,
+    last_heard_at: Time,
     /// Number of consecutive expirations of the watch since then.
     silent_periods: u32,
 }
@@ -84,7 +84,7 @@ impl Requests {
             refused: 0,
             times_refused: 0,
             watch: Deadline::NEVER,
-            silent_since: Time::ZERO,
+            last_heard_at: Time::ZERO,
             silent_periods: 0,
         }
     }
@@ -105,31 +105,31 @@ impl Requests {
 
     /// Records that the peer is alive at `now`, or owes no data from before `now`.
     #[inline]
-    pub(super) fn hear(&mut self, now: Time) {
-        (self.silent_since, self.silent_periods) = (now, 0);
+    pub(super) fn note_peer_alive(&mut self, now: Time) {
+        (self.last_heard_at, self.silent_periods) = (now, 0);
     }
 }
 
 /// Result of an attempt to submit requests and, with NVMe, responses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Handed {
+pub(super) struct Submitted {
     /// True when some requests were submitted.
     pub(super) requests: bool,
     /// True when some responses were submitted.
     pub(super) answers: bool,
     /// Resource that the next item is blocked on: the attempt must be repeated when others free some.
-    pub(super) lack: Option<Lack>,
+    pub(super) lack: Option<BlockedOn>,
 }
 
 impl Requests {
     /// Submits requests to the transaction layer, as long as it accepts them.
-    pub(super) fn hand_in(
+    pub(super) fn submit_pending(
         &mut self,
         verbs: &mut Verbs,
         core: &mut Core,
         nic: &mut Nic,
         connection: &mut Connection,
-    ) -> Handed {
+    ) -> Submitted {
         let mut any = false;
         while verbs.send.queue.has_unsent() && verbs.head.state.sends() && verbs.send.doom.is_none() {
             let counter = verbs.send.queue.next;
@@ -180,7 +180,7 @@ impl Requests {
                 }
                 core.count_wait(WaitReason::Window);
                 let lack = Some(lack_of(nic, connection, &submission));
-                return Handed { requests: any, answers: false, lack };
+                return Submitted { requests: any, answers: false, lack };
             }
             any = true;
             self.next_sn = self.next_sn.wrapping_add(1);
@@ -189,13 +189,13 @@ impl Requests {
             }
             verbs.send.advance(1);
         }
-        Handed { requests: any, answers: false, lack: None }
+        Submitted { requests: any, answers: false, lack: None }
     }
 
     /// Arms the watch, because the peer will owe data; `starts` is true for the first transaction of an entry.
     fn watch_fetch(&mut self, verbs: &Verbs, now: Time, starts: bool) {
         if starts && verbs.send.fetches == 1 {
-            self.hear(now);
+            self.note_peer_alive(now);
         }
         if !self.watch.is_set() {
             self.watch = Deadline::after(now, verbs.head.transport.response_patience);
@@ -260,7 +260,7 @@ impl Requests {
         progress.failed.get_or_insert(status);
         let alone = self.errors == FalconErrors::CompleteInError && is_remote(status);
         if !alone {
-            verbs.send.doom(counter, status);
+            verbs.send.mark_failed(counter, status);
         }
         self.finish_entries(verbs, core, counter);
     }
@@ -276,7 +276,7 @@ impl Requests {
             if let Some((doomed, status)) = verbs.send.doom
                 && doomed == counter
             {
-                return verbs.fail_head(core, status);
+                return verbs.complete_failed_head(core, status);
             }
             let wqe = verbs.send.queue.get(counter);
             if wqe.state != WqeState::Completed {
@@ -359,15 +359,15 @@ impl Requests {
             return;
         }
         let patience = verbs.head.transport.response_patience;
-        if core.now.since(self.silent_since) < patience {
-            self.watch = Deadline::after(self.silent_since, patience);
+        if core.now.since(self.last_heard_at) < patience {
+            self.watch = Deadline::after(self.last_heard_at, patience);
             return;
         }
         let waits = connection.delivery().is_quiet();
         self.silent_periods = if waits { self.silent_periods + 1 } else { 0 };
         self.watch = Deadline::after(core.now, patience);
         if self.silent_periods > verbs.send.retry_count() {
-            verbs.fail_head(core, WcStatus::RetryExceeded);
+            verbs.complete_failed_head(core, WcStatus::RetryExceeded);
         }
     }
 }
@@ -426,14 +426,14 @@ const fn is_remote(status: WcStatus) -> bool {
 
 /// Returns the resource that a request which could not be submitted waits for.
 #[cold]
-fn lack_of(nic: &Nic, connection: &Connection, submission: &Submission) -> Lack {
+fn lack_of(nic: &Nic, connection: &Connection, submission: &Submission) -> BlockedOn {
     let transactions = connection.transactions();
     if transactions.requests_exceed_share(&nic.resources) {
-        Lack::Share
+        BlockedOn::Share
     } else if submission.continues && transactions.holds_nothing() {
-        Lack::Reserve
+        BlockedOn::Reserve
     } else {
-        Lack::Request
+        BlockedOn::Request
     }
 }
 

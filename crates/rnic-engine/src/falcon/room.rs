@@ -44,13 +44,13 @@ impl Link {
         let credit = &mut self.credit;
         let Some(leaving) = leaving else {
             let was_lent = std::mem::take(&mut credit.is_lent);
-            if self.connection.delivery().lacks_room() {
+            if self.connection.delivery().blocked_on_credit() {
                 core.count_wait(WaitReason::PeerWindow);
                 if !std::mem::replace(&mut credit.waits, true) {
                     core.peers.wait(verbs.head.peer(), Half::Falcon, verbs.head.slot);
                 }
             } else if was_lent {
-                core.pass_on_room(verbs.head.peer());
+                core.wake_for_credit(verbs.head.peer());
             }
             return;
         };
@@ -63,7 +63,7 @@ impl Link {
     /// that others may use it.
     pub(super) fn return_credit(&mut self, schedule: &Schedule, verbs: &Verbs, core: &mut Core) {
         if !schedule.queued && std::mem::take(&mut self.credit.is_lent) {
-            core.pass_on_room(verbs.head.peer());
+            core.wake_for_credit(verbs.head.peer());
         }
     }
 
@@ -81,7 +81,7 @@ impl Link {
 impl FalconEnd {
     /// Handles credit at the peer having become free.
     pub(crate) fn on_credit(&mut self, verbs: &Verbs, core: &mut Core) {
-        let Some(link) = self.link.as_mut() else { return core.pass_on_room(verbs.head.peer()) };
+        let Some(link) = self.link.as_mut() else { return core.wake_for_credit(verbs.head.peer()) };
         (link.credit.waits, link.credit.is_lent) = (false, true);
         self.schedule.enlist(verbs.head.slot, core);
     }

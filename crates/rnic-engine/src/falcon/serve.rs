@@ -9,7 +9,7 @@
 //! No request is refused because of missing resources here: an accepted Pull waits for space for its response (F-8, and
 //! RDMA over Falcon 6.5).
 
-use rnic_base::{RareQueue, Seq};
+use rnic_base::{LazyQueue, Seq};
 use rnic_falcon::transaction::{Answer, PushReply, Request};
 use rnic_nvme::PeerError;
 use rnic_policy::{FalconErrors, FalconOrdering, FalconShape};
@@ -42,11 +42,11 @@ pub(super) struct Serving {
     /// Location of the data of answered Reads, by request; allocated with the first.
     sources: Box<[Source]>,
     /// Responses that wait for resources.
-    pub(super) pending: RareQueue<(Rsn, Answer)>,
+    pub(super) pending: LazyQueue<(Rsn, Answer)>,
     /// With weak order: requests that cannot be executed yet; allocated with the first.
     turns: Box<[Turn]>,
     /// With weak order: results of Pushes that have been executed in turn: an acknowledgement, or a refusal.
-    pub(super) settled: RareQueue<(Rsn, Option<NackCode>)>,
+    pub(super) settled: LazyQueue<(Rsn, Option<NackCode>)>,
     /// With `errors=verbs`: set when the peer has sent a Resync for one of its requests, so its queue pair is in error.
     /// No request after that is executed; the local queue pair stays as it is until it detects the failure itself.
     abandoned: bool,
@@ -93,9 +93,9 @@ impl Serving {
             expected,
             places: places as usize,
             sources: Box::default(),
-            pending: RareQueue::new(),
+            pending: LazyQueue::new(),
             turns: Box::default(),
-            settled: RareQueue::new(),
+            settled: LazyQueue::new(),
             abandoned: false,
             refusing: None,
             has_failed_receive: false,
@@ -116,7 +116,7 @@ impl Serving {
 
     /// Returns whether results or responses wait to be passed on; responses may also wait for resources.
     #[inline]
-    pub(super) fn has_to_tell(&self) -> bool {
+    pub(super) fn has_replies(&self) -> bool {
         !self.settled.is_empty() || !self.pending.is_empty()
     }
 

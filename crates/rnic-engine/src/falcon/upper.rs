@@ -164,9 +164,9 @@ impl<D: Dma> Dma for Kept<'_, D> {
 }
 
 /// Memory that is never accessed: used where only timeouts are processed and no data is placed.
-pub(super) struct Untouched;
+pub(super) struct NoPayload;
 
-impl Dma for Untouched {
+impl Dma for NoPayload {
     fn place(&mut self, _: u32, _: Segment) -> Result<(), MemoryFault> {
         unreachable!("{NOTHING_TO_PLACE}");
     }

@@ -106,7 +106,7 @@ impl NvmeEnd {
     }
 
     /// Submits to the transaction layer as much as it accepts; returns what is blocked.
-    pub(crate) fn hand_in(
+    pub(crate) fn submit_pending(
         &mut self,
         verbs: &mut Verbs,
         core: &mut Core,

@@ -62,7 +62,7 @@ impl ConnShared {
 
     /// Returns whether `deadline`, which has come up in the timer heap, is this connection's entry; then there is none
     /// any more.
-    pub(crate) fn take_alarm(&mut self, deadline: Deadline) -> bool {
+    pub(crate) fn take_expired(&mut self, deadline: Deadline) -> bool {
         let is_ours = self.alarm == deadline;
         if is_ours {
             self.alarm = Deadline::NEVER;

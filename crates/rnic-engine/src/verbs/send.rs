@@ -194,7 +194,7 @@ impl SendHalf {
     }
 
     /// Entry `counter` cannot succeed: of all that cannot, the oldest fails, once it is at the head.
-    pub(crate) fn doom(&mut self, counter: u32, status: WcStatus) {
+    pub(crate) fn mark_failed(&mut self, counter: u32, status: WcStatus) {
         let head = self.queue.head;
         let age = |other: u32| other.wrapping_sub(head);
         if self.doom.is_none_or(|(doomed, _)| age(counter) < age(doomed)) {

@@ -30,7 +30,7 @@ mod lane;
 use rnic_policy::PoolShape;
 
 use crate::stats::PoolStats;
-pub(crate) use bits::{Bits, Standing};
+pub(crate) use bits::{Bits, RxClass};
 pub(crate) use lane::Lost;
 use lane::{Blocks, Lane, Slots};
 

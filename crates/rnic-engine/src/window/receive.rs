@@ -6,7 +6,7 @@
 
 use rnic_base::{AnyRing, Seq};
 
-use super::pool::{Bits, Standing};
+use super::pool::{Bits, RxClass};
 
 /// How a packet stands to the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,9 +105,9 @@ impl ReceiveWindow {
     }
 
     /// How `seq` stands, which is [`Arrival::Early`] as far as the window alone knows: the pool knows more.
-    pub(crate) fn standing(&self, seq: Seq, bits: &Bits<'_>) -> Standing {
+    pub(crate) fn standing(&self, seq: Seq, bits: &Bits<'_>) -> RxClass {
         match self.early.as_ref().map(|early| &early.arrived) {
-            Some(Arrived::Pooled { refused_before, .. }) if self.expected < *refused_before => Standing::Refused,
+            Some(Arrived::Pooled { refused_before, .. }) if self.expected < *refused_before => RxClass::Refused,
             _ => bits.standing(seq),
         }
     }

@@ -81,7 +81,7 @@ pub(super) struct Timing {
     /// Timeouts since something came back.
     unheard: u32,
     timed_out_at: Time,
-    silent_since: Time,
+    last_heard_at: Time,
     /// [`Circumstances::answers`] when that was moved for a repeat that waits.
     answers: u32,
     /// The oldest packet outstanding at the last timeout.
@@ -106,7 +106,7 @@ impl Timing {
             backoff: 0,
             unheard: 0,
             timed_out_at: Time::ZERO,
-            silent_since: Time::ZERO,
+            last_heard_at: Time::ZERO,
             answers: 0,
             una: Seq::UNSET,
             excused: Time::ZERO,
@@ -177,7 +177,7 @@ impl Timing {
             return None;
         }
         self.excused = absence.ended();
-        self.silent_since += away;
+        self.last_heard_at += away;
         Some(away.min(self.wait))
     }
 
@@ -186,7 +186,7 @@ impl Timing {
     pub(super) fn await_turn(&mut self, answers: u32) -> Duration {
         if answers != self.answers {
             self.answers = answers;
-            self.silent_since += self.wait;
+            self.last_heard_at += self.wait;
         }
         self.wait
     }
@@ -210,7 +210,7 @@ impl Timing {
     pub(super) fn time_out(&mut self, now: Time, una: Seq, heard: bool, patience: Duration) -> bool {
         let is_answered = una != self.una || heard;
         if is_answered {
-            self.silent_since = if heard { now } else { now - self.waited };
+            self.last_heard_at = if heard { now } else { now - self.waited };
             (self.una, self.unheard) = (una, 0);
         }
         self.unheard += 1;
@@ -226,7 +226,7 @@ impl Timing {
         let most = most.max(base);
         self.timeout = base.saturating_mul(1 << self.backoff).min(most);
         self.timed_out_at = now;
-        self.unheard >= TIMEOUTS_MIN && now.since(self.silent_since) >= patience
+        self.unheard >= TIMEOUTS_MIN && now.since(self.last_heard_at) >= patience
     }
 
     /// Has `oldest` and `newest` sent once more.

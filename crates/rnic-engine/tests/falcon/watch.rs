@@ -14,7 +14,7 @@ fn watched(options: &[(&str, &str)]) -> (Pair, [rnic_wire::Qpn; 2]) {
     (pair, numbers)
 }
 
-fn view(pair: &Pair, end: usize, qpn: rnic_wire::Qpn) -> QpView {
+fn view(pair: &Pair, end: usize, qpn: rnic_wire::Qpn) -> QpSnapshot {
     pair.ends[end].engine.queue_pairs().find(|view| view.info.number == qpn).expect("it exists")
 }
 

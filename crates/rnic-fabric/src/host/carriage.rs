@@ -23,7 +23,7 @@ use crate::route::flow_hash;
 
 /// The representation of a host's packets in the network.
 #[derive(Debug)]
-pub(crate) struct Carriage {
+pub(crate) struct PacketCodec {
     host: u32,
     encoded: bool,
     with_payload: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Captured {
     pub(crate) datagram: Vec<u8>,
 }
 
-impl Carriage {
+impl PacketCodec {
     pub(crate) fn new(host: u32, encoded: bool, with_payload: bool, extra_header: u32) -> Self {
         Self { host, encoded, with_payload, extra_header, payload: Vec::new(), datagram: Vec::new(), captured: None }
     }
@@ -86,7 +86,7 @@ impl Carriage {
         packets: &mut Packets,
     ) {
         let packet = &transmit.packet;
-        self.lay_beside(index, packet.payload_len, memory, packets, |carriage, payload, datagram| {
+        self.store_bytes(index, packet.payload_len, memory, packets, |carriage, payload, datagram| {
             let addresses = addresses(carriage.host, transmit.peer.0, source_port(transmit.label));
             assemble(transmit.format, packet, &[payload], &addresses, datagram)
                 .expect("the engine makes packets that its format can express");
@@ -99,7 +99,7 @@ impl Carriage {
 
     /// Stores the `payload_len` payload bytes of packet `index` next to its headers, or its datagram, which `assemble`
     /// writes and captures.
-    fn lay_beside<L: Lines>(
+    fn store_bytes<L: Lines>(
         &mut self,
         index: u32,
         payload_len: u32,
@@ -135,7 +135,7 @@ impl Carriage {
 
     /// Decodes a received packet: returns its format, its headers, and the range of its bytes that is payload. Returns
     /// `None` when it is damaged.
-    pub(crate) fn unload(&self, entry: &Entry, packets: &Packets) -> Option<(Format, Packet, Range<usize>)> {
+    pub(crate) fn decode(&self, entry: &Entry, packets: &Packets) -> Option<(Format, Packet, Range<usize>)> {
         let Ends { src, source_port, format } = packets.ends(entry.packet);
         let bytes = packets.bytes(entry.packet);
         if !self.encoded {

@@ -11,7 +11,7 @@ use rnic_wire::{Position, Qpn};
 
 use super::Host;
 use super::slow::SlowMemory;
-use super::turn::Steps;
+use super::turn::HostKind;
 use crate::agenda::NEVER;
 use crate::entry::{Entry, Flags};
 use crate::falcon_counts::FalconCounts;
@@ -41,13 +41,13 @@ impl FalconSide {
     }
 }
 
-/// Steps of a host with Falcon and without a modelled NIC.
+/// HostKind of a host with Falcon and without a modelled NIC.
 pub(super) struct WithFalcon;
 
-impl Steps for WithFalcon {
+impl HostKind for WithFalcon {
     #[inline(always)]
-    fn look_ahead(host: &Host, network: &Network) {
-        network.falcon_packets.touch(network.links.first_packet(host.ring));
+    fn prefetch_ahead(host: &Host, network: &Network) {
+        network.falcon_packets.prefetch(network.links.first_packet(host.ring));
     }
 
     #[inline(always)]

@@ -33,7 +33,7 @@ pub(crate) struct Buffers {
 /// The sending end of a flow: the side that posts.
 #[derive(Debug)]
 pub(crate) struct Sender {
-    /// Number of the flow, for [`News`].
+    /// Number of the flow, for [`FlowEvent`].
     pub(crate) flow: u32,
     pub(crate) qpn: Qpn,
     pub(crate) traffic: Arc<Traffic>,
@@ -86,7 +86,7 @@ pub(crate) struct Receiver {
 
 /// A report to the owner of the flow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct News {
+pub(crate) struct FlowEvent {
     pub(crate) at: Time,
     pub(crate) flow: u32,
     /// True when the last message has arrived and completed at the receiver; false when it completed at the sender.
@@ -100,7 +100,7 @@ pub(crate) struct Sessions {
     receivers: Slots<Receiver>,
     sends: Ledger,
     receives: Ledger,
-    pub(crate) news: Vec<News>,
+    pub(crate) news: Vec<FlowEvent>,
     /// Duration from post to completion of every message, when latencies are measured.
     pub(crate) latencies: Vec<rnic_base::Duration>,
     pub(crate) messages: u64,
@@ -385,7 +385,7 @@ impl Sessions {
         }
         let (done, more) = (sender.completed == sender.messages, sender.has_more());
         if done {
-            self.news.push(News { at: now, flow: sender.flow, delivered: false });
+            self.news.push(FlowEvent { at: now, flow: sender.flow, delivered: false });
         } else if more {
             self.post_send(now, slot, engine, memory);
         }
@@ -405,7 +405,7 @@ impl Sessions {
         let verdict = check_received(receiver, index, completion, memory.as_deref());
         receiver.completed += 1;
         if receiver.completed == receiver.messages {
-            self.news.push(News { at: now, flow: receiver.flow, delivered: true });
+            self.news.push(FlowEvent { at: now, flow: receiver.flow, delivered: true });
         } else if receiver.posted < receiver.messages {
             self.post_receive(slot, engine);
         }

@@ -1,8 +1,8 @@
 //! A host's scheduling turn: processes all events of the host before the horizon, in order of time.
 //!
 //! There are four types of hosts (with Falcon or without, each with a modelled NIC or without), and one order of
-//! events. The actions of a type for each event are its [`Steps`]. Each type gets a loop of its own, so that no code on
-//! the path of a packet has to test the type.
+//! events. The actions of a type for each event are its [`HostKind`]. Each type gets a loop of its own, so that no code
+//! on the path of a packet has to test the type.
 
 use rnic_base::Time;
 
@@ -12,7 +12,7 @@ use crate::entry::Entry;
 use crate::network::Network;
 
 /// The actions of a type of host.
-pub(super) trait Steps {
+pub(super) trait HostKind {
     /// Returns the time of the next event that only this type of host has; it is processed after arrivals and before
     /// all other events of the same instant.
     #[inline(always)]
@@ -26,7 +26,7 @@ pub(super) trait Steps {
 
     /// Prefetches the next arriving packet.
     #[inline(always)]
-    fn look_ahead(_: &Host, _: &Network) {}
+    fn prefetch_ahead(_: &Host, _: &Network) {}
 
     /// Handles the arrival of a packet or a pause frame.
     fn arrive(host: &mut Host, now: Time, entry: &Entry, network: &mut Network);
@@ -38,10 +38,10 @@ pub(super) trait Steps {
 /// A host of the RoCE family, without a modelled NIC.
 pub(super) struct Plain;
 
-impl Steps for Plain {
+impl HostKind for Plain {
     #[inline(always)]
-    fn look_ahead(host: &Host, network: &Network) {
-        network.packets.touch(network.links.first_packet(host.ring));
+    fn prefetch_ahead(host: &Host, network: &Network) {
+        network.packets.prefetch(network.links.first_packet(host.ring));
     }
 
     #[inline(always)]
@@ -59,7 +59,7 @@ impl Host {
     /// Processes all events before `horizon`. The order at the same instant: arrivals, the events of this type of host,
     /// starts of flows, timers, then transmissions.
     #[inline(always)]
-    pub(super) fn turn<S: Steps>(&mut self, horizon: Time, network: &mut Network) {
+    pub(super) fn turn<S: HostKind>(&mut self, horizon: Time, network: &mut Network) {
         loop {
             let arrival = network.links.head(self.ring).time();
             let start = self.starts.front().map_or(NEVER, |(at, _)| *at);
@@ -73,7 +73,7 @@ impl Host {
             if arrival == now {
                 let key = network.links.head(self.ring);
                 let entry = network.links.pop(self.ring);
-                S::look_ahead(self, network);
+                S::prefetch_ahead(self, network);
                 self.trace.word(key.word() ^ entry.trace_word());
                 S::arrive(self, now, &entry, network);
             } else if due == now {

@@ -17,7 +17,7 @@ fn wrong(index: usize, key: &str, what: impl Into<String>) -> PlanError {
 }
 
 fn resolve_one(raw: &raw::Fault, index: usize, plan: &Plan) -> Result<FaultPlan, PlanError> {
-    refuse_strangers(raw, index)?;
+    reject_unused_keys(raw, index)?;
     let probability = || raw.probability.map(|Unit(p)| p).ok_or_else(|| wrong(index, "probability", "is missing"));
     let kind = match raw.kind {
         Kind::Drop => FaultKind::Drop(probability()?),
@@ -90,7 +90,7 @@ fn reorder_delay(raw: &raw::Fault, index: usize, plan: &Plan) -> Result<Duration
 }
 
 /// Rejects keys that this type of fault does not use.
-fn refuse_strangers(raw: &raw::Fault, index: usize) -> Result<(), PlanError> {
+fn reject_unused_keys(raw: &raw::Fault, index: usize) -> Result<(), PlanError> {
     use Kind::{Burst, Corrupt, Delay, Down, Drop, Duplicate, Reorder, Slow};
     let keys: [(&str, bool, &[Kind]); 10] = [
         ("probability", raw.probability.is_some(), &[Drop, Duplicate, Corrupt, Burst, Reorder]),

@@ -70,7 +70,7 @@ pub(super) fn resolve(raw: &raw::Nic, plan: &Plan) -> Result<Option<NicPlan>, Pl
         rate: raw.bus_rate.map_or(BitRate::bps(BUS_RATE_BPS), |Unit(rate)| rate),
     };
     let is_falcon = plan.transport.protocol.falcon().is_some();
-    refuse_strangers(raw, &plan.transport)?;
+    reject_unused_keys(raw, &plan.transport)?;
     let work = match (raw.wqe_fetch.unwrap_or_default(), raw.wqe_batch) {
         (raw::WqeFetch::OnDemand, batch) => WorkFetch::OnDemand { batch: batch.unwrap_or(WQE_BATCH) },
         (raw::WqeFetch::Ahead, None) => WorkFetch::Ahead,
@@ -103,7 +103,7 @@ pub(super) fn resolve(raw: &raw::Nic, plan: &Plan) -> Result<Option<NicPlan>, Pl
 }
 
 /// Rejects keys that the NIC of this transport does not use, because they would have no effect.
-fn refuse_strangers(raw: &raw::Nic, transport: &Profile) -> Result<(), PlanError> {
+fn reject_unused_keys(raw: &raw::Nic, transport: &Profile) -> Result<(), PlanError> {
     let name = transport.name;
     if transport.store != Store::Host && raw.bitmap_latency.is_some() {
         let what = format!("transport `{name}` keeps its bitmaps on the NIC: remove it");

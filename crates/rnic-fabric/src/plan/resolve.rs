@@ -204,7 +204,7 @@ fn leaf_spine(raw: &raw::Topology) -> Result<TopologyPlan, PlanError> {
 }
 
 /// Rejects keys that this switch model does not use, because they would have no effect.
-fn refuse_strangers(switch: &raw::Switch) -> Result<(), PlanError> {
+fn reject_unused_keys(switch: &raw::Switch) -> Result<(), PlanError> {
     let given = |key: fn(&raw::Pfc) -> OrAuto<Bytes>| {
         switch.pfc.as_ref().is_some_and(|pfc| matches!(key(pfc), OrAuto::Given(_)))
     };
@@ -224,7 +224,7 @@ fn refuse_strangers(switch: &raw::Switch) -> Result<(), PlanError> {
 }
 
 fn resolve_switch(raw: &raw::Switch, plan: &Plan) -> Result<SwitchPlan, PlanError> {
-    refuse_strangers(raw)?;
+    reject_unused_keys(raw)?;
     let buffer = raw.buffer.0.get();
     let skid = derived::skid(&plan.host_links, derived::largest_frame(plan))
         .max(derived::skid(&plan.fabric_links, derived::largest_frame(plan)))

@@ -21,7 +21,7 @@ macro_rules! need {
 }
 
 pub(super) fn resolve(raw: raw::Workload, hosts: u32, files: &mut FileReader<'_>) -> Result<WorkloadPlan, PlanError> {
-    refuse_strangers(&raw)?;
+    reject_unused_keys(&raw)?;
     if raw.duration.as_ref().is_some_and(|duration| duration.0 == Duration::ZERO) {
         return Err(PlanError::value("workload.duration", "must be more than 0: nothing would be sent"));
     }
@@ -165,7 +165,7 @@ fn between(raw: &raw::Workload) -> Between {
 }
 
 /// Rejects keys that this kind of workload does not use.
-fn refuse_strangers(raw: &raw::Workload) -> Result<(), PlanError> {
+fn reject_unused_keys(raw: &raw::Workload) -> Result<(), PlanError> {
     match KEYS.iter().find(|(_, is_given, kinds)| is_given(raw) && !kinds.contains(&raw.kind)) {
         Some((key, ..)) => Err(PlanError::value(key, format!("means nothing for the workload `{}`", raw.kind.name()))),
         None => Ok(()),

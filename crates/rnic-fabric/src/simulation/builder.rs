@@ -8,7 +8,7 @@ use super::partition::Partition;
 use crate::fault::{FaultChain, matches};
 use crate::host::nic::Nic;
 use crate::host::slow::SlowMemory;
-use crate::host::{Carriage, FalconSide, Host, Meter, Rank};
+use crate::host::{FalconSide, Host, Meter, PacketCodec, Rank};
 use crate::link::{GROUP, LinkEnd};
 use crate::network::Network;
 use crate::plan::Plan;
@@ -118,7 +118,7 @@ impl<'b> Builder<'b> {
         let engine =
             Engine::new(EngineConfig { line_rate: self.plan.host_links.rate, secret, ..EngineConfig::default() });
         let extra_header = self.plan.transport.extra_header;
-        let carriage = Carriage::new(host, self.plan.encoded, self.plan.checked_payload, extra_header);
+        let carriage = PacketCodec::new(host, self.plan.encoded, self.plan.checked_payload, extra_header);
         let port = self.ports(host).pop().expect("a host has a port");
         let (number, ring) = (self.partition.place(host).node, self.first_rings[host as usize]);
         let mut node = Host::new(number, ring, engine, port, carriage, self.plan.checked_payload);

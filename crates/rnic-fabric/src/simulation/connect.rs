@@ -185,7 +185,7 @@ impl Simulation {
     }
 
     /// Processes the reports of nodes, in order of time, and removes flows that are done at both sides.
-    pub(super) fn close_flows(&mut self) {
+    pub(super) fn process_flow_events(&mut self) {
         self.parts.take_news(&mut self.news);
         if self.news.is_empty() {
             return;

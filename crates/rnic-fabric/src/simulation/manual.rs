@@ -56,7 +56,7 @@ impl Simulation {
         let marked = SendRequest { wr_id: request.wr_id | MANUAL_WORK, ..*request };
         let node = self.parts.host_mut(host);
         node.engine.post_send(qpn, &marked)?;
-        let wake = node.poke(self.now);
+        let wake = node.schedule_wake(self.now);
         self.parts.lower(host, wake);
         Ok(())
     }
@@ -80,7 +80,7 @@ impl Simulation {
     /// Returns whether any are.
     pub fn advance(&mut self, until: Time) -> bool {
         loop {
-            if self.parts.hosts().any(Host::has_mail) {
+            if self.parts.hosts().any(Host::has_manual_completions) {
                 return true;
             }
             let next = self.next_event();
@@ -108,7 +108,7 @@ impl Simulation {
     pub fn with_engine<T>(&mut self, host: u32, act: impl FnOnce(&mut Engine, Time) -> T) -> T {
         let node = self.parts.host_mut(host);
         let answer = act(&mut node.engine, self.now);
-        let wake = node.poke(self.now);
+        let wake = node.schedule_wake(self.now);
         self.parts.lower(host, wake);
         answer
     }

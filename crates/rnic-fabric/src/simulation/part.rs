@@ -5,7 +5,7 @@ use rnic_base::Time;
 use rnic_engine::Hints;
 
 use super::NodeOrder;
-use crate::host::{self, Host, News};
+use crate::host::{self, FlowEvent, Host};
 use crate::network::Network;
 use crate::switch::{self, Switch};
 
@@ -16,7 +16,7 @@ pub struct Part {
     pub(super) switches: Vec<Switch>,
     pub(super) network: Network,
     /// Reports of its nodes about flows in this window.
-    pub(super) news: Vec<News>,
+    pub(super) news: Vec<FlowEvent>,
     /// The window to run; `None` when it has been run.
     window: Option<Window>,
     /// Prefetch hints of the next hosts, by host number modulo [`EXPECTED`].
@@ -55,7 +55,7 @@ impl Part {
         let Window { horizon, is_crowded, order } = window;
         self.network.unpack();
         if is_crowded {
-            (0..host::STEPS).for_each(|turn| self.look_ahead(turn, horizon));
+            (0..host::STEPS).for_each(|turn| self.prefetch_ahead(turn, horizon));
         }
         let blocks = 0..self.network.agenda.block_count();
         match order {
@@ -71,7 +71,7 @@ impl Part {
         }
         match order {
             NodeOrder::Forward if is_crowded => nodes.for_each(|node| {
-                self.look_ahead(node + host::STEPS, horizon);
+                self.prefetch_ahead(node + host::STEPS, horizon);
                 self.run_node(node, horizon);
             }),
             NodeOrder::Forward => nodes.for_each(|node| self.run_node(node, horizon)),
@@ -81,17 +81,17 @@ impl Part {
     }
 
     /// Prefetches the state of the next nodes. Turn 0 is [`host::STEPS`] turns before that of the first node.
-    fn look_ahead(&mut self, turn: u32, horizon: Time) {
+    fn prefetch_ahead(&mut self, turn: u32, horizon: Time) {
         let node = |steps: u32| (turn + steps).checked_sub(host::STEPS).map(|node| node as usize);
         for (steps, index) in (1..=host::STEPS).filter_map(|steps| Some((steps, node(steps)?))) {
             if let Some(host) = self.hosts.get(index) {
                 let expected = &mut self.expected[index % EXPECTED];
-                host.look_ahead(steps, horizon, &self.network, expected);
+                host.prefetch_ahead(steps, horizon, &self.network, expected);
             }
         }
         for (steps, index) in (1..=switch::STEPS).filter_map(|steps| Some((steps, node(steps)?))) {
             if let Some(switch) = index.checked_sub(self.hosts.len()).and_then(|index| self.switches.get(index)) {
-                switch.look_ahead(steps, &self.network);
+                switch.prefetch_ahead(steps, &self.network);
             }
         }
     }

@@ -4,7 +4,7 @@ use rnic_base::Time;
 
 use super::part::{Part, Window};
 use super::partition::{Partition, Place};
-use crate::host::{Host, News};
+use crate::host::{FlowEvent, Host};
 use crate::switch::Switch;
 
 /// Runs the windows of the parts of a network. The fabric starts no threads: its caller may provide them.
@@ -95,7 +95,7 @@ impl Parts {
     }
 
     /// Appends the reports of nodes to `news`.
-    pub(super) fn take_news(&mut self, news: &mut Vec<News>) {
+    pub(super) fn take_news(&mut self, news: &mut Vec<FlowEvent>) {
         self.parts.iter_mut().for_each(|part| news.append(&mut part.news));
     }
 

@@ -5,7 +5,7 @@
 //! that are scheduled using round-robin". As there, an input may feed several outputs at the same time: its buffer is
 //! limited, but not the bandwidth of its memory. With one source per output this is a plain output queue.
 
-use rnic_base::{Time, near_at, near_whole_at};
+use rnic_base::{Time, prefetch_at, prefetch_whole_at};
 
 use crate::entry::{Entry, Flags};
 
@@ -13,7 +13,7 @@ use crate::entry::{Entry, Flags};
 #[derive(Debug)]
 pub(super) struct Queues {
     /// Pieces of queues, and free pieces.
-    pool: Vec<Piece>,
+    pool: Vec<QueueChunk>,
     free: u32,
     /// `lists[output * sources + source]`.
     lists: Vec<List>,
@@ -21,7 +21,7 @@ pub(super) struct Queues {
     waiting: Vec<u64>,
     outputs: Vec<Output>,
     /// By output: the next packet.
-    upcoming: Vec<Upcoming>,
+    upcoming: Vec<NextPacket>,
     sources: usize,
     words: usize,
 }
@@ -30,21 +30,21 @@ pub(super) struct Queues {
 /// sent; so they are prefetched in pieces.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(128))]
-struct Piece {
+struct QueueChunk {
     entries: [Entry; PIECE],
     next: u32,
 }
 
 /// Source and piece of the packet that an output sends next, when packets wait.
 #[derive(Clone, Copy, Debug)]
-struct Upcoming {
+struct NextPacket {
     source: u32,
     piece: u32,
 }
 
 const PIECE: usize = 5;
 
-const _: () = assert!(size_of::<Piece>() == 128);
+const _: () = assert!(size_of::<QueueChunk>() == 128);
 
 /// A queue of entries in order of arrival.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,7 @@ impl Queues {
             lists: vec![List { head: NOTHING, tail: NOTHING, head_place: 0, tail_place: 0 }; ports * sources],
             waiting: vec![0; ports * words],
             outputs: vec![Output::default(); ports],
-            upcoming: vec![Upcoming { source: 0, piece: NOTHING }; ports],
+            upcoming: vec![NextPacket { source: 0, piece: NOTHING }; ports],
             sources,
             words,
         }
@@ -121,7 +121,7 @@ impl Queues {
             self.waiting[output * self.words + source / 64] |= 1 << (source % 64);
             let piece = self.append_piece(list);
             if head == NOTHING {
-                self.announce(output, source, piece);
+                self.update_next_source(output, source, piece);
             }
             (piece, 0)
         };
@@ -158,14 +158,14 @@ impl Queues {
         state.integrate(now);
         state.bytes -= u64::from(entry.frame_len);
         state.packets -= 1;
-        self.foresee(output);
+        self.prefetch_next(output);
         entry
     }
 
     /// Records that `source` of `output` has packets again, starting with `piece`: it may be the next one in
     /// round-robin order.
     #[inline]
-    fn announce(&mut self, output: usize, source: usize, piece: u32) {
+    fn update_next_source(&mut self, output: usize, source: usize, piece: u32) {
         let Output { packets, last_served, .. } = self.outputs[output];
         let after_last = |source: usize| {
             let turn = source + self.sources - 1 - last_served as usize;
@@ -173,35 +173,35 @@ impl Queues {
         };
         let upcoming = &mut self.upcoming[output];
         if packets == 1 || after_last(source) < after_last(upcoming.source as usize) {
-            *upcoming = Upcoming { source: source as u32, piece };
+            *upcoming = NextPacket { source: source as u32, piece };
         }
     }
 
     /// Determines and prefetches the packet that `output` sends next, unless another source becomes the next one
     /// before.
     #[inline]
-    fn foresee(&mut self, output: usize) {
+    fn prefetch_next(&mut self, output: usize) {
         if self.is_empty(output) {
             return;
         }
         let source = self.next_source(output);
         let piece = self.lists[output * self.sources + source].head;
-        near_whole_at(&self.pool, piece as usize);
-        self.upcoming[output] = Upcoming { source: source as u32, piece };
+        prefetch_whole_at(&self.pool, piece as usize);
+        self.upcoming[output] = NextPacket { source: source as u32, piece };
     }
 
     /// Prefetches the state that determines which packet each output sends next.
     #[inline]
-    pub(super) fn touch(&self) {
-        (0..self.upcoming.len()).step_by(8).for_each(|output| near_at(&self.upcoming, output));
-        (0..self.outputs.len()).for_each(|output| near_at(&self.outputs, output));
-        (0..self.waiting.len()).step_by(8).for_each(|word| near_at(&self.waiting, word));
+    pub(super) fn prefetch(&self) {
+        (0..self.upcoming.len()).step_by(8).for_each(|output| prefetch_at(&self.upcoming, output));
+        (0..self.outputs.len()).for_each(|output| prefetch_at(&self.outputs, output));
+        (0..self.waiting.len()).step_by(8).for_each(|word| prefetch_at(&self.waiting, word));
     }
 
-    /// Prefetches the packets that outputs send next, after [`Queues::touch`].
+    /// Prefetches the packets that outputs send next, after [`Queues::prefetch`].
     #[inline]
     pub(super) fn touch_upcoming(&self) {
-        self.upcoming.iter().for_each(|upcoming| near_whole_at(&self.pool, upcoming.piece as usize));
+        self.upcoming.iter().for_each(|upcoming| prefetch_whole_at(&self.pool, upcoming.piece as usize));
     }
 
     /// Returns the first source with packets after the one served last, in round-robin order.
@@ -236,7 +236,7 @@ impl Queues {
     fn allocate(&mut self) -> u32 {
         let index = self.free;
         if index == NOTHING {
-            self.pool.push(Piece { entries: [Entry::pause_frame(Flags::NONE); PIECE], next: NOTHING });
+            self.pool.push(QueueChunk { entries: [Entry::pause_frame(Flags::NONE); PIECE], next: NOTHING });
             return self.pool.len() as u32 - 1;
         }
         self.free = self.pool[index as usize].next;

@@ -10,7 +10,7 @@
 //! late; connections of a slot depart in the order in which they were entered. Departures beyond the horizon wait in
 //! its last slot; their connections are then taken too early, have no packet to send yet, and are entered again.
 
-use rnic_base::{Duration, Time, near_at};
+use rnic_base::{Duration, Time, prefetch_at};
 
 /// Length of a slot.
 pub const SLOT: Duration = Duration::from_ns(512);
@@ -168,10 +168,10 @@ impl Wheel {
 
     /// Prefetches the memory that the next departures need.
     #[inline]
-    pub fn touch(&self) {
+    pub fn prefetch(&self) {
         let place = self.place(self.position);
-        near_at(&self.lists, place);
-        near_at(&self.occupied, place / 64);
+        prefetch_at(&self.lists, place);
+        prefetch_at(&self.occupied, place / 64);
     }
 
     /// Removes the entry of `connection`, if it waits.

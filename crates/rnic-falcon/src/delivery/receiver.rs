@@ -98,7 +98,7 @@ impl DeliveryReceiver {
     /// replaces.
     #[inline]
     pub(crate) fn join(&mut self, now: Time, packet: &mut Packet) {
-        if self.echo.is_waiting() && self.rx.iter().all(RxWindow::is_told_by_base) {
+        if self.echo.is_waiting() && self.rx.iter().all(RxWindow::is_covered_by_base) {
             self.echo.cancel_waiting(now);
         }
         packet.bases = self.bases();

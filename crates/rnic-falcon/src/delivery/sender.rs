@@ -45,9 +45,9 @@ pub(crate) struct DeliverySender {
     /// Time for which the timing wheel is to be set: a packet is ready and held back by pacing until then.
     paced_until: Time,
     /// Set when the last packet sent was a retransmission, so that the next one is a first transmission.
-    gives_way: bool,
+    new_packet_next: bool,
     /// Set when a packet was not sent only for lack of space at the peer's host.
-    lacks_room: bool,
+    blocked_on_credit: bool,
     /// The last acknowledgement rate set by the adaptive engine, returned to it in reports.
     ack_rate: AckRate,
     dead: bool,
@@ -66,8 +66,8 @@ impl DeliverySender {
             recovery: PerFlow::new(flows, |_| Windows { request: fresh, data: fresh }),
             waits: Waits::new(config),
             paced_until: NEVER,
-            gives_way: false,
-            lacks_room: false,
+            new_packet_next: false,
+            blocked_on_credit: false,
             ack_rate: ACK_RATE_FIRST,
             dead: false,
             config: SenderSettings::of(config, policies),
@@ -126,16 +126,16 @@ impl DeliverySender {
         self.tx.iter().map(TxWindow::under_way).sum()
     }
 
-    /// See [`Delivery::set_room`](super::Delivery::set_room).
+    /// See [`Delivery::set_credit`](super::Delivery::set_credit).
     #[inline]
-    pub(crate) fn set_room(&mut self, packets: u64) {
+    pub(crate) fn set_credit(&mut self, packets: u64) {
         self.limits.room = packets;
     }
 
-    /// See [`Delivery::lacks_room`](super::Delivery::lacks_room).
+    /// See [`Delivery::blocked_on_credit`](super::Delivery::blocked_on_credit).
     #[inline]
-    pub(crate) fn lacks_room(&self) -> bool {
-        self.lacks_room
+    pub(crate) fn blocked_on_credit(&self) -> bool {
+        self.blocked_on_credit
     }
 
     /// Returns whether all packets sent are acknowledged.
@@ -167,9 +167,9 @@ impl DeliverySender {
         self.dead
     }
 
-    /// See [`crate::connection::Connection::touch_apart`].
+    /// See [`crate::connection::Connection::prefetch_indirect`].
     #[inline]
-    pub(crate) fn touch_apart(&self) {
-        self.tx.iter().for_each(TxWindow::touch_apart);
+    pub(crate) fn prefetch_indirect(&self) {
+        self.tx.iter().for_each(TxWindow::prefetch_indirect);
     }
 }

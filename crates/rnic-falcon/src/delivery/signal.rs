@@ -3,7 +3,7 @@
 //! Source: specification Rev 0.9, section 10.6.2 (field lists of the event and the result). The queue has a fixed
 //! length.
 
-use rnic_base::{Duration, RareQueue};
+use rnic_base::{Duration, LazyQueue};
 use rnic_policy::Cwnd;
 use rnic_policy::control::report::{AckRate, FlowActions, FlowReport, RateLimit, Ticks};
 
@@ -57,7 +57,7 @@ pub(crate) struct Signals {
     /// The oldest report.
     first: Option<FlowReport>,
     /// The reports behind it; most often each is consumed before the next is queued.
-    queue: RareQueue<FlowReport>,
+    queue: LazyQueue<FlowReport>,
 }
 
 /// Maximum number of waiting reports of a connection. Twice the number of flows would suffice for an engine that
@@ -73,7 +73,7 @@ impl Signals {
     /// because they may time out simultaneously in both windows with a report each; among many connections, this
     /// happens for the first time to some connection at any moment.
     pub(crate) fn new(flows: u8) -> Self {
-        let (first, mut queue) = (None, RareQueue::new());
+        let (first, mut queue) = (None, LazyQueue::new());
         if flows > 1 {
             queue.made_for(2 * usize::from(flows));
         }

@@ -160,10 +160,10 @@ impl Initiator {
     }
 
     #[inline]
-    pub(super) fn touch_apart(&self) {
+    pub(super) fn prefetch_indirect(&self) {
         if !self.is_empty() {
-            self.ring.touch(self.ring.base());
-            self.ring.touch(self.unsent);
+            self.ring.prefetch(self.ring.base());
+            self.ring.prefetch(self.unsent);
         }
     }
 
@@ -289,7 +289,7 @@ impl Initiator {
         let seq = match (&mut self.queues, kind) {
             (None, _) => {
                 self.unsent += 1;
-                self.ring.touch(self.unsent + 1);
+                self.ring.prefetch(self.unsent + 1);
                 self.unsent - 1
             }
             (Some(queues), Kind::Push) => queues.pushes.pop_front().expect("it was found sendable"),

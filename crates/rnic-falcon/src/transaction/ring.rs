@@ -4,7 +4,7 @@
 
 use core::ops::{Index, IndexMut};
 
-use rnic_base::{Seq, near_whole_at};
+use rnic_base::{Seq, prefetch_whole_at};
 
 /// Element of a ring.
 pub(super) trait Blank: Sized + 'static {
@@ -86,8 +86,8 @@ impl<T: Blank> Ring<T> {
 
     /// Prefetches the entry of `seq`.
     #[inline]
-    pub(super) fn touch(&self, seq: Seq) {
-        near_whole_at(&self.entries, place(seq, self.entries.len()));
+    pub(super) fn prefetch(&self, seq: Seq) {
+        prefetch_whole_at(&self.entries, place(seq, self.entries.len()));
     }
 
     /// Blanks the entry at the front, and advances the base to the next number.

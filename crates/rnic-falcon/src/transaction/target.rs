@@ -17,7 +17,7 @@
 //! In error (F-8). A Push that the upper layer completes in error is refused, on each retransmission, until a Resync
 //! has replaced it; processing of the requests behind it continues.
 
-use rnic_base::{Psn32, RareQueue, Seq, Time};
+use rnic_base::{LazyQueue, Psn32, Seq, Time};
 use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, RnrTimer, Rsn, Ulp, Window};
 
 use super::initiator::Surroundings;
@@ -169,10 +169,10 @@ pub(super) struct Target {
     /// On ordered connections: the next request whose data may be sent.
     data_turn: Seq,
     /// On unordered connections: responses that wait to be sent.
-    answers: RareQueue<Seq>,
+    answers: LazyQueue<Seq>,
     /// Number of responses that wait to be sent, on either type of connection.
     unsent: u32,
-    settled: RareQueue<Settled>,
+    settled: LazyQueue<Settled>,
     /// Lower bound of the times at which Pulls are offered again.
     next_retry: Time,
 }
@@ -190,16 +190,16 @@ impl Target {
             arrived: first,
             turn: first,
             data_turn: first,
-            answers: RareQueue::new(),
+            answers: LazyQueue::new(),
             unsent: 0,
-            settled: RareQueue::new(),
+            settled: LazyQueue::new(),
             next_retry: NEVER,
         }
     }
 
     #[inline]
-    pub(super) fn touch_apart(&self) {
-        self.ring.touch(self.arrived);
+    pub(super) fn prefetch_indirect(&self) {
+        self.ring.prefetch(self.arrived);
     }
 
     pub(super) fn settled(&mut self) -> Option<Settled> {

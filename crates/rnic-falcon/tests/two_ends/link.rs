@@ -48,11 +48,11 @@ impl<U> End<U> {
     }
 
     /// Takes reports to the adaptive engine, and its answers back.
-    fn consult(&mut self, now: Time) {
+    fn report_to_fae(&mut self, now: Time) {
         while let Some(report) = self.delivery.signal() {
             self.signals.push(report);
             if let Some(actions) = self.control.as_mut().and_then(|control| control.answer(now, report)) {
-                self.delivery.obey(report.flow, &actions);
+                self.delivery.apply_response(report.flow, &actions);
             }
         }
     }
@@ -104,7 +104,7 @@ pub fn with_swift<U>(link: &mut Link<'_, U>, flows: u8, options: &[(&str, &str)]
     link.ends[0].control = Some(swift);
     for flow in 0..flows {
         let share = Cwnd::from_fixed(first.fcwnd.fixed() / u64::from(flows));
-        link.ends[0].delivery.obey(flow, &FlowActions { fcwnd: share, ..first });
+        link.ends[0].delivery.apply_response(flow, &FlowActions { fcwnd: share, ..first });
     }
 }
 
@@ -224,7 +224,7 @@ impl<'r, U: Above> Link<'r, U> {
                     let end = &mut self.ends[side];
                     end.delivery.expire(next, &mut end.upper);
                     end.upper.work(next, &mut end.delivery);
-                    end.consult(next);
+                    end.report_to_fae(next);
                     self.pump(side);
                 }
             }
@@ -239,7 +239,7 @@ impl<'r, U: Above> Link<'r, U> {
                 let arrival = Arrival { packet: &packet, label, marked: false, hops: 3, csig: None };
                 end.delivery.receive(self.now, &arrival, &mut end.upper);
                 end.upper.work(self.now, &mut end.delivery);
-                end.consult(self.now);
+                end.report_to_fae(self.now);
                 to
             }
         };

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 
 use rnic_base::Time;
-use rnic_engine::{PeerId, QpState, QpView, Service};
+use rnic_engine::{PeerId, QpSnapshot, QpState, Service};
 use rnic_wire::{Addresses, Qpn};
 use socket2::SockAddr;
 
@@ -92,7 +92,7 @@ impl Device {
 
     /// Fails the connections to `place`, whose process no longer exists.
     fn give_up_on(&mut self, now: Time, place: PeerProcess) {
-        let concerned = |view: &QpView| is_connected(view) && self.process_of(view) == place;
+        let concerned = |view: &QpSnapshot| is_connected(view) && self.process_of(view) == place;
         let qpns: Vec<Qpn> = self.engine.queue_pairs().filter(concerned).map(|view| view.info.number).collect();
         for qpn in qpns {
             self.engine.give_up_on_peer(qpn).expect("it has just been seen");
@@ -104,14 +104,14 @@ impl Device {
     }
 
     /// Returns the location of the process at the remote end of a queue pair.
-    fn process_of(&self, view: &QpView) -> PeerProcess {
+    fn process_of(&self, view: &QpSnapshot) -> PeerProcess {
         // A peer stays in the table while a queue pair is connected to it.
         let port = self.link.peers.look_up(view.peer).map_or(0, |peer| self.link.port_of(peer, view.info.dest_qpn));
         (view.peer, port)
     }
 }
 
-fn is_connected(view: &QpView) -> bool {
+fn is_connected(view: &QpSnapshot) -> bool {
     let has_peer = !matches!(view.info.state, QpState::Reset | QpState::Init | QpState::Error);
     has_peer && view.info.service != Service::UnreliableDatagram
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use rnic_engine::{FlowView, QpState, QpView, Service};
+use rnic_engine::{FlowView, QpSnapshot, QpState, Service};
 
 use super::snapshot::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, Snapshot};
 use crate::nic::Nic;
@@ -97,8 +97,8 @@ impl Nic {
     }
 }
 
-fn queue_pair(view: &QpView, peer: Option<SocketAddr>) -> QueuePairSnapshot {
-    let QpView { info, transport, in_flight, window, traffic, round_trip, flows, .. } = view;
+fn queue_pair(view: &QpSnapshot, peer: Option<SocketAddr>) -> QueuePairSnapshot {
+    let QpSnapshot { info, transport, in_flight, window, traffic, round_trip, flows, .. } = view;
     let is_connected = !matches!(info.state, QpState::Reset | QpState::Init);
     QueuePairSnapshot {
         number: info.number.get(),

@@ -390,12 +390,12 @@ impl Net {
             let arrival = Arrival { packet: &packet, label, marked: false, hops: 1, csig: None };
             end.receive(now, &arrival, &mut nic.resources, ulp);
         });
-        self.consult(connection, to);
+        self.report_to_fae(connection, to);
     }
 
-    fn consult(&mut self, connection: usize, side: usize) {
+    fn report_to_fae(&mut self, connection: usize, side: usize) {
         let now = self.now;
-        self.with(connection, side, |end, nic, _| end.consult(now, &nic.resources, &mut nic.adaptive));
+        self.with(connection, side, |end, nic, _| end.report_to_fae(now, &nic.resources, &mut nic.adaptive));
     }
 
     /// Everything leaves that may.
@@ -438,7 +438,7 @@ impl Net {
             for side in [HOST, TARGET] {
                 if self.ends[connection][side].timeout().is_some_and(|at| at <= next) {
                     self.with(connection, side, |end, nic, ulp| end.expire(next, &mut nic.resources, ulp));
-                    self.consult(connection, side);
+                    self.report_to_fae(connection, side);
                 }
             }
         }

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use rnic_base::{BitRate, RandomStreams, near_all};
+use rnic_base::{BitRate, RandomStreams, prefetch_all};
 use rnic_fae::{Form, Processor, ProcessorConfig, Program};
 
 use super::datapath::Datapath;
@@ -49,7 +49,7 @@ pub(super) fn of_memory(load: &Load, seed: u64) -> Result<f64, String> {
         let begin = Instant::now();
         for (index, first) in firsts.iter().copied().enumerate() {
             if let Some(later) = firsts.get(index + AHEAD).copied() {
-                near_all(&table[later..later + lines]);
+                prefetch_all(&table[later..later + lines]);
             }
             table[first..first + lines].iter_mut().for_each(|line| line[0] += 1);
         }

@@ -167,7 +167,7 @@ impl<M: Machine> Shared<M> {
     }
 
     /// Disables the signal if the handler has requested it or has interrupted a sleep. Called by the worker.
-    pub(super) fn heed_tired_handler(&self) {
+    pub(super) fn disarm_if_unhelpful(&self) {
         if !self.armed.is_armed() {
             return;
         }

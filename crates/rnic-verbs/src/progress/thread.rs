@@ -58,7 +58,7 @@ fn run<M: Machine>(shared: &Shared<M>) {
     let mut watch = Watch::default();
     let mut backoff = BACKOFF_MIN;
     while !shared.stop.load(Ordering::Acquire) {
-        shared.heed_tired_handler();
+        shared.disarm_if_unhelpful();
         let silent_ns = silence(shared);
         let moved = if is_calling(shared, silent_ns) { None } else { shared.try_progress() };
         let Some(moved) = moved else {
@@ -69,7 +69,7 @@ fn run<M: Machine>(shared: &Shared<M>) {
         };
         backoff = BACKOFF_MIN;
         if (moved && silent_ns >= LONG_SILENCE_NS) || shared.armed.is_armed() {
-            heed(shared, &mut watch);
+            update_signal_arming(shared, &mut watch);
         }
         if shared.armed.is_armed() {
             // Packets are processed by the signal handler: waking this thread for each packet would only take processor
@@ -93,7 +93,7 @@ fn is_calling<M: Machine>(shared: &Shared<M>, silent_ns: u64) -> bool {
 
 /// Arms or disarms the signal according to the activity of the thread that called last. Used when packets arrived while
 /// the program made no calls.
-fn heed<M: Machine>(shared: &Shared<M>, watch: &mut Watch) {
+fn update_signal_arming<M: Machine>(shared: &Shared<M>, watch: &mut Watch) {
     if shared.mode != Mode::Auto {
         return;
     }

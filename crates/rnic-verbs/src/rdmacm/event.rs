@@ -22,11 +22,11 @@ use crate::errno::{Errno, Result, minus_one};
 
 impl Cm {
     /// Processes an event of the protocol.
-    pub(super) fn heed(&mut self, port: Key, cm_event: CmEvent) {
+    pub(super) fn process(&mut self, port: Key, cm_event: CmEvent) {
         match cm_event {
-            CmEvent::Requested(connection, request) => self.be_asked(port, connection, &request),
-            CmEvent::LookedUp(connection, request) => self.be_looked_up(port, connection, &request),
-            CmEvent::Replied(connection, reply, _) => self.be_answered(port, connection, &reply),
+            CmEvent::Requested(connection, request) => self.on_request(port, connection, &request),
+            CmEvent::LookedUp(connection, request) => self.on_lookup(port, connection, &request),
+            CmEvent::Replied(connection, reply, _) => self.on_reply(port, connection, &reply),
             CmEvent::Found(connection, reply) => self.find(port, connection, &reply),
             CmEvent::Ready(connection) => {
                 self.tell(port, connection, Stage::Connected, RDMA_CM_EVENT_ESTABLISHED, 0, &[]);
@@ -134,7 +134,7 @@ impl Cm {
         true
     }
 
-    fn be_asked(&mut self, port: Key, connection: ConnectionId, request: &Request) {
+    fn on_request(&mut self, port: Key, connection: ConnectionId, request: &Request) {
         let Some(endpoint) = self.ports.get_mut(&port).map(|port| &mut port.endpoint) else { return };
         let Some(addresses) = endpoint.addresses(connection) else { return };
         let refuse = |reason, data: &[u8]| (reason, RejectInfo::default(), data.to_vec());
@@ -178,7 +178,7 @@ impl Cm {
         }
     }
 
-    fn be_looked_up(&mut self, port: Key, connection: ConnectionId, request: &LookupRequest) {
+    fn on_lookup(&mut self, port: Key, connection: ConnectionId, request: &LookupRequest) {
         let addresses = self.ports.get(&port).and_then(|port| port.endpoint.addresses(connection));
         let Some(addresses) = addresses else { return };
         let arrived = IpHeader::split(&request.private_data.0).is_some_and(|(header, data)| {
@@ -200,7 +200,7 @@ impl Cm {
         self.ports.get_mut(&port).is_some_and(|place| place.endpoint.answer(now, connection, reply))
     }
 
-    fn be_answered(&mut self, port: Key, connection: ConnectionId, reply: &Reply) {
+    fn on_reply(&mut self, port: Key, connection: ConnectionId, reply: &Reply) {
         let Some(Owner::Id(key)) = self.owners.get(&(port, connection)).copied() else { return };
         let Some(transport) = agreement::choose(reply.vendor) else {
             if let Some(place) = self.ports.get_mut(&port) {

@@ -315,7 +315,7 @@ impl Cm {
         let keys: Vec<Key> = self.ports.keys().copied().collect();
         for key in keys {
             while let Some(cm_event) = self.ports.get_mut(&key).and_then(|port| port.endpoint.poll_happening()) {
-                self.heed(key, cm_event);
+                self.process(key, cm_event);
             }
         }
         self.end_waits(now);

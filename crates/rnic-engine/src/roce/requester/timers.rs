@@ -58,13 +58,13 @@ impl Requester {
                 return self.wake_to_retransmit(verbs, core);
             }
             TimeoutVerdict::Acted => self.retries += 1,
-            TimeoutVerdict::GaveUp => return verbs.fail_head(core, WcStatus::RetryExceeded),
+            TimeoutVerdict::GaveUp => return verbs.complete_failed_head(core, WcStatus::RetryExceeded),
         }
         if self.retries > verbs.send.retry_count()
             && !self.repeats_slowly(verbs, core)
             && !verbs.head.transport.measured
         {
-            return verbs.fail_head(core, WcStatus::RetryExceeded);
+            return verbs.complete_failed_head(core, WcStatus::RetryExceeded);
         }
         // What was inferred to be lost may be lost again.
         self.inferred_loss_at = Seq::UNSET;
@@ -87,7 +87,7 @@ impl Requester {
         responses.watch =
             Deadline::after(core.now, verbs.head.transport.response_patience_after(responses.silent_periods));
         if responses.silent_periods > verbs.send.retry_count() {
-            verbs.fail_head(core, WcStatus::RetryExceeded);
+            verbs.complete_failed_head(core, WcStatus::RetryExceeded);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
 use crate::roce::requester::Requester;
 use crate::verbs::Verbs;
-use crate::window::{LaneId, Lost, Standing};
+use crate::window::{LaneId, Lost, RxClass};
 
 /// What is to be done with an early packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,14 +70,14 @@ impl Responder {
         let (transport, window) = (&verbs.head.transport, &mut self.window);
         let mut bits = core.pools.bits(transport.pool, &mut requester.shared.pool, LaneId::RequestsIn);
         match window.standing(seq, &bits) {
-            Standing::Kept => Verdict::Copy,
-            Standing::Refused => Verdict::FallBack,
-            Standing::Between => {
+            RxClass::Kept => Verdict::Copy,
+            RxClass::Refused => Verdict::FallBack,
+            RxClass::Between => {
                 bits.count_misplaced();
                 Verdict::Misplaced
             }
-            Standing::New if bits.has_room(window.expected, seq) => Verdict::Keep,
-            Standing::New => {
+            RxClass::New if bits.has_room(window.expected, seq) => Verdict::Keep,
+            RxClass::New => {
                 window.fall_back(seq, transport.window_bits, &mut bits);
                 Verdict::FallBack
             }

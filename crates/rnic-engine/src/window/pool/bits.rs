@@ -8,7 +8,7 @@ use crate::stats::PoolStats;
 
 /// How an early packet stands to the bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Standing {
+pub(crate) enum RxClass {
     /// Higher than all that is here.
     New,
     /// Here already.
@@ -81,13 +81,13 @@ impl Bits<'_> {
     }
 
     /// How `seq`, behind the expected packet, stands to what is here. Looks into no block.
-    pub(crate) fn standing(&self, seq: Seq) -> Standing {
+    pub(crate) fn standing(&self, seq: Seq) -> RxClass {
         match self.open_lane() {
-            Some((lane, _)) if seq > lane.high && lane.fallen_back => Standing::Refused,
-            Some((lane, _)) if seq > lane.high => Standing::New,
-            Some((lane, _)) if seq == lane.high || lane.is_fast() => Standing::Kept,
-            Some(_) => Standing::Between,
-            None => Standing::New,
+            Some((lane, _)) if seq > lane.high && lane.fallen_back => RxClass::Refused,
+            Some((lane, _)) if seq > lane.high => RxClass::New,
+            Some((lane, _)) if seq == lane.high || lane.is_fast() => RxClass::Kept,
+            Some(_) => RxClass::Between,
+            None => RxClass::New,
         }
     }
 

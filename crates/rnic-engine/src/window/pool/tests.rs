@@ -236,17 +236,17 @@ fn r14_exhaustion_lasts_until_the_recovery_ends() {
     assert_eq!(world.pools.stats().blocks_in_use, 2);
     assert!(!world.bits(0).has_room(seq(0), seq(21)));
     world.bits(0).fall_back();
-    assert_eq!(world.bits(0).standing(seq(21)), Standing::Refused);
+    assert_eq!(world.bits(0).standing(seq(21)), RxClass::Refused);
     assert!(world.bits(1).has_room(seq(0), seq(1)), "a single loss needs no block");
     assert!(!world.bits(1).has_room(seq(0), seq(2)));
     assert_eq!(world.repair(0, 0), 1);
     assert_eq!(world.repair(0, 1), 3);
     for hole in 3..19 {
-        assert_eq!(world.bits(0).standing(seq(21)), Standing::Refused);
+        assert_eq!(world.bits(0).standing(seq(21)), RxClass::Refused);
         assert_eq!(world.repair(0, hole), hole + 1);
     }
     assert_eq!(world.repair(0, 19), 21);
-    assert_eq!(world.bits(0).standing(seq(23)), Standing::New);
+    assert_eq!(world.bits(0).standing(seq(23)), RxClass::New);
     let stats = world.pools.stats();
     assert_eq!((stats.fallbacks, stats.units_in_use, stats.blocks_in_use), (1, 0, 0));
 }

@@ -15,13 +15,13 @@ use rnic_wire::falcon::codec::{assemble, decode_datagram};
 use rnic_wire::falcon::{Body, Encapsulation, Packet, psp};
 use rnic_wire::net::IpFields;
 
-use super::{Captured, Carriage};
+use super::{Captured, PacketCodec};
 use crate::entry::{Entry, Flags};
 use crate::host::memory::Memory;
 use crate::packets::{FalconEnds, FalconPackets};
 use crate::route::falcon_flow_hash;
 
-impl Carriage {
+impl PacketCodec {
     /// Stores a packet for transmission and returns its entry.
     #[inline]
     pub(crate) fn load_falcon(&self, transmit: &FalconTransmit, packets: &mut FalconPackets) -> Entry {
@@ -46,7 +46,7 @@ impl Carriage {
         packets: &mut FalconPackets,
     ) {
         let packet = &transmit.packet;
-        self.lay_beside(index, packet.payload_len, memory, packets, |carriage, payload, datagram| {
+        self.store_bytes(index, packet.payload_len, memory, packets, |carriage, payload, datagram| {
             assemble(&psp::Header::default(), packet, &[payload], datagram)
                 .expect("the engine makes packets that its format can express");
             if let Some(captured) = &mut carriage.captured {
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn what_leaves_arrives() {
         for (encoded, with_payload) in [(false, false), (true, false), (false, true), (true, true)] {
-            let mut carriage = Carriage::new(1, encoded, with_payload, 0);
+            let mut carriage = PacketCodec::new(1, encoded, with_payload, 0);
             let mut packets = FalconPackets::new(encoded || with_payload);
             for transmit in [push(1_001), push(0), extended_ack()] {
                 let entry = carriage.load_falcon(&transmit, &mut packets);
@@ -174,7 +174,7 @@ mod tests {
                 if carriage.wants_bytes() {
                     carriage.load_falcon_bytes(Time::ZERO, &transmit, None, entry.packet, &mut packets);
                 }
-                let receiver = Carriage::new(3, encoded, with_payload, 0);
+                let receiver = PacketCodec::new(3, encoded, with_payload, 0);
                 let (arrived, payload) = receiver.unload_falcon(&entry, &packets).expect("intact");
                 assert_eq!((&arrived, arrived.body.packet_type()), (packet, packet.body.packet_type()));
                 if carriage.wants_bytes() {
@@ -189,7 +189,7 @@ mod tests {
     fn damage_is_found_as_bytes_and_by_its_mark() {
         let mut bits = FaultChain::new(Vec::new(), rnic_base::RandomStreams::new(5).stream("bits"));
         for transmit in [push(500), extended_ack()] {
-            let (mut carriage, mut packets) = (Carriage::new(1, true, false, 0), FalconPackets::new(true));
+            let (mut carriage, mut packets) = (PacketCodec::new(1, true, false, 0), FalconPackets::new(true));
             for _ in 0..2_000 {
                 let entry = carriage.load_falcon(&transmit, &mut packets);
                 carriage.load_falcon_bytes(Time::ZERO, &transmit, None, entry.packet, &mut packets);
@@ -197,7 +197,7 @@ mod tests {
                 assert_eq!(carriage.unload_falcon(&entry, &packets), None);
                 packets.remove(entry.packet);
             }
-            let carriage = Carriage::new(1, false, false, 0);
+            let carriage = PacketCodec::new(1, false, false, 0);
             let mut entry = carriage.load_falcon(&transmit, &mut packets);
             entry.set(Flags::CORRUPT);
             assert_eq!(carriage.unload_falcon(&entry, &packets), None);
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn f24_paths_and_identities_go_by_the_label() {
-        let (carriage, mut packets) = (Carriage::new(1, false, false, 0), FalconPackets::new(false));
+        let (carriage, mut packets) = (PacketCodec::new(1, false, false, 0), FalconPackets::new(false));
         let one = carriage.load_falcon(&push(8), &mut packets);
         let other = carriage.load_falcon(&FalconTransmit { label: FlowLabel::new(0xabcd3), ..push(8) }, &mut packets);
         assert!(one.flow_hash != other.flow_hash && one.identity != other.identity);

@@ -5,7 +5,7 @@ use rnic_engine::{RxOutcome, Transmit, TransmitKind};
 use rnic_wire::{Headers, Packet};
 
 use super::super::Host;
-use super::super::turn::Steps;
+use super::super::turn::HostKind;
 use super::{Arrived, Leaving, Nic};
 use crate::agenda::NEVER;
 use crate::entry::{Entry, Flags};
@@ -15,15 +15,15 @@ use crate::network::Network;
 /// packet.
 pub(in crate::host) struct WithNic;
 
-impl Steps for WithNic {
+impl HostKind for WithNic {
     #[inline]
     fn due(host: &Host) -> Time {
-        host.nic.as_ref().map_or(NEVER, |nic| nic.takes_in_at())
+        host.nic.as_ref().map_or(NEVER, |nic| nic.next_receive_time())
     }
 
     #[inline]
     fn act(host: &mut Host, now: Time, network: &mut Network) {
-        host.take_in(now, network);
+        host.process_received(now, network);
     }
 
     #[inline]
@@ -46,7 +46,7 @@ impl Host {
         if entry.is_pause_frame() {
             return self.heed_pause_frame(now, entry);
         }
-        let packet = self.look_at(entry, network);
+        let packet = self.peek_headers(entry, network);
         let nic = self.nic_mut();
         let len = u64::from(entry.frame_len);
         if nic.arrived_bytes + len > nic.plan.receive_buffer {
@@ -66,7 +66,7 @@ impl Host {
     }
 
     /// Passes the received packet that has waited longest through the pipeline.
-    fn take_in(&mut self, now: Time, network: &mut Network) {
+    fn process_received(&mut self, now: Time, network: &mut Network) {
         let nic = self.nic_mut();
         let Some(Arrived { entry, .. }) = nic.arrived.pop_front() else { return };
         nic.arrived_bytes -= u64::from(entry.frame_len);
@@ -74,7 +74,7 @@ impl Host {
             nic.paused_neighbour = false;
             self.port.send_pause_frame(now, Flags::RESUME, network);
         }
-        let packet = self.look_at(&entry, network);
+        let packet = self.peek_headers(&entry, network);
         let before = self.stats.holes_filled;
         let outcome = self.receive(now, &entry, network);
         network.packets.remove(entry.packet);
@@ -92,8 +92,8 @@ impl Host {
     }
 
     /// Returns the headers of a packet, unless it is damaged.
-    fn look_at(&self, entry: &Entry, network: &Network) -> Option<Packet> {
-        self.carriage.unload(entry, &network.packets).map(|(_, packet, _)| packet)
+    fn peek_headers(&self, entry: &Entry, network: &Network) -> Option<Packet> {
+        self.carriage.decode(entry, &network.packets).map(|(_, packet, _)| packet)
     }
 
     /// Sends a packet that is ready, passes the engine's next packets to the pipeline, and records when to poll again.
@@ -125,7 +125,7 @@ impl Host {
                 return;
             }
             let Some((entry, transmit)) = self.next_packet(now, network) else { return };
-            self.nic_mut().take_out(now, &transmit, entry);
+            self.nic_mut().process_transmit(now, &transmit, entry);
         }
     }
 
@@ -150,13 +150,13 @@ impl Host {
 impl Nic {
     /// Returns the time at which the pipeline processes the received packet that has waited longest: the pipeline is
     /// free, the context is available, and the payload received before has been written to memory.
-    fn takes_in_at(&self) -> Time {
+    fn next_receive_time(&self) -> Time {
         let Some(first) = self.arrived.front() else { return NEVER };
         first.ready.max(self.pipeline).max(self.bus.written())
     }
 
     /// Passes a packet of the engine to the pipeline.
-    fn take_out(&mut self, now: Time, transmit: &Transmit, entry: Entry) {
+    fn process_transmit(&mut self, now: Time, transmit: &Transmit, entry: Entry) {
         if transmit.kind == TransmitKind::Ack {
             // Its context was available when the acknowledgement was created.
             self.occupy(now, false);

@@ -26,7 +26,7 @@ use rnic_wire::Qpn;
 use crate::agenda::NEVER;
 use crate::entry::{Entry, Flags};
 use crate::host::Host;
-use crate::host::turn::Steps;
+use crate::host::turn::HostKind;
 use crate::network::Network;
 
 /// Packets that wait for the state of their connections.
@@ -74,7 +74,7 @@ fn first(packets: &BTreeMap<(Time, u64), Entry>) -> Time {
 /// A host with Falcon and a modelled NIC.
 pub(in crate::host) struct WithFalconAndNic;
 
-impl Steps for WithFalconAndNic {
+impl HostKind for WithFalconAndNic {
     #[inline]
     fn due(host: &Host) -> Time {
         host.nic.as_ref().map_or(NEVER, |nic| first(&nic.falcon.arrived))

@@ -6,7 +6,7 @@
 //! clears that flag (the sender is notified once per subsequent drop). A NACK echoes the last packet of the flow of the
 //! refused packet, as acknowledgements do; for NACKs sent immediately that is the refused packet itself.
 
-use rnic_base::{RareQueue, Time};
+use rnic_base::{LazyQueue, Time};
 use rnic_wire::falcon::{
     Acknowledgement, Bitmaps, Body, Nack, NackCode, OutOfWindow, Packet, Timestamp, UlpProtocol, reflection,
 };
@@ -23,7 +23,7 @@ use super::DeliveryReceiver;
 /// one.
 #[derive(Clone, Debug)]
 pub(crate) struct Nacks {
-    waiting: RareQueue<Waiting>,
+    waiting: LazyQueue<Waiting>,
     /// The first final NACK, sent because the upper layer has failed. It is sent again when the connection is
     /// terminated.
     refusal: Option<Box<Waiting>>,
@@ -37,7 +37,7 @@ const NACKS_MAX: usize = 16;
 
 impl Nacks {
     pub(crate) fn new() -> Self {
-        Self { waiting: RareQueue::new(), refusal: None }
+        Self { waiting: LazyQueue::new(), refusal: None }
     }
 
     pub(crate) fn push(&mut self, flow: u8, refused: Received, code: NackCode) {

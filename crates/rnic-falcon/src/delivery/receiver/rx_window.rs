@@ -242,7 +242,7 @@ impl RxWindow {
     /// Returns whether the base alone describes the receive state: all received packets are acknowledged and before the
     /// base, and no drop beyond the window is to be reported.
     #[inline]
-    pub(crate) fn is_told_by_base(&self) -> bool {
+    pub(crate) fn is_covered_by_base(&self) -> bool {
         self.held == 0 && !self.out_of_window
     }
 

@@ -10,7 +10,7 @@
 //! ORC is the number of outstanding requests of the window, ORRC the number of those that were retransmitted.
 //!
 //! In addition, the driver may limit the packets in flight to the peer's host over all connections
-//! ([`Delivery::set_room`](crate::delivery::Delivery::set_room)): the sources assume adapters at both ends, whose
+//! ([`Delivery::set_credit`](crate::delivery::Delivery::set_credit)): the sources assume adapters at both ends, whose
 //! receive buffers are the resources of the transaction layer; a socket's buffer is not among them. Retransmissions use
 //! none of this credit.
 //!

@@ -74,7 +74,7 @@ impl DeliverySender {
     /// Marks the packets that are lost by the rules, and records when further packets reach the age limit.
     pub(super) fn judge(&mut self, shared: &mut Shared, now: Time, window: Window) {
         let tx = &mut self.tx[window];
-        tx.of_age = NEVER;
+        tx.loss_check_at = NEVER;
         if tx.is_idle() {
             return;
         }
@@ -106,7 +106,7 @@ impl DeliverySender {
             let set = shared.flows.get(sent.flow).rack_rto.filter(|_| rule.age != Duration::ZERO);
             let due = sent.last + set.unwrap_or(rule.age);
             if due > now {
-                tx.of_age = tx.of_age.min(due);
+                tx.loss_check_at = tx.loss_check_at.min(due);
             } else if tx.mark(seq) {
                 tx.sent_mut(seq).early += 1;
                 shared.counters.sent_again_early += 1;

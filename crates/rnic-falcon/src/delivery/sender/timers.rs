@@ -48,7 +48,7 @@ impl DeliverySender {
         }
         let mut due = self.probe_due(flows);
         for tx in self.tx.iter().filter(|tx| !tx.is_idle()) {
-            due = due.min(tx.timer).min(tx.of_age);
+            due = due.min(tx.timer).min(tx.loss_check_at);
         }
         (due < NEVER).then_some(due)
     }
@@ -62,7 +62,7 @@ impl DeliverySender {
             if self.tx[window].is_idle() {
                 continue;
             }
-            if self.tx[window].of_age <= now {
+            if self.tx[window].loss_check_at <= now {
                 self.judge(shared, now, window);
             }
             if self.tx[window].timer <= now {

@@ -30,8 +30,8 @@ impl DeliverySender {
         packet: &mut Packet,
         upper: &mut impl Upper,
     ) -> Option<Leaving> {
-        (self.paced_until, self.lacks_room) = (NEVER, false);
-        if self.gives_way || self.tx.iter().any(TxWindow::has_marks) {
+        (self.paced_until, self.blocked_on_credit) = (NEVER, false);
+        if self.new_packet_next || self.tx.iter().any(TxWindow::has_marks) {
             return self.transmit_repairing(shared, now, packet, upper);
         }
         self.send_first(shared, now, packet, upper)
@@ -52,17 +52,17 @@ impl DeliverySender {
         packet: &mut Packet,
         upper: &mut impl Upper,
     ) -> Option<Leaving> {
-        if self.gives_way
+        if self.new_packet_next
             && let Some(fresh) = self.send_first(shared, now, packet, upper)
         {
-            self.gives_way = false;
+            self.new_packet_next = false;
             return Some(fresh);
         }
         if let Some((window, seq)) = self.next_again(&shared.flows, now) {
             // Some retransmissions are requested faster than they can be sent: probes under pacing, and packets beyond
             // the peer's window, in each round trip. New packets then get every other turn, because one of them may
             // open the window.
-            self.gives_way = self.limits.are_paced() || self.tx[window].sent(seq).held == Held::BeyondWindow;
+            self.new_packet_next = self.limits.are_paced() || self.tx[window].sent(seq).held == Held::BeyondWindow;
             return Some(self.send_again(shared, now, window, seq, packet, upper));
         }
         self.send_first(shared, now, packet, upper)
@@ -87,7 +87,7 @@ impl DeliverySender {
             return None;
         }
         if self.limits.room == 0 {
-            self.lacks_room = upper.has_next();
+            self.blocked_on_credit = upper.has_next();
             return None;
         }
         let context = upper.put_next(now, open, packet)?;

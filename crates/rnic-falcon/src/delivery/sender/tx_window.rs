@@ -10,7 +10,7 @@
 //! Contexts are stored in a ring that grows until it holds the largest window used: an idle connection is small, and in
 //! steady state no memory is allocated.
 
-use rnic_base::{AnyRing, Duration, Psn32, RingBitmap, Seq, Time, near_whole_at};
+use rnic_base::{AnyRing, Duration, Psn32, RingBitmap, Seq, Time, prefetch_whole_at};
 use rnic_policy::{LossRule, WindowView};
 use rnic_wire::falcon::{Rsn, Window};
 
@@ -111,7 +111,7 @@ pub(crate) struct TxWindow {
     /// Loss rule of each flow.
     pub(crate) rules: PerFlow<Option<LossRule>>,
     /// Time at which the next packet reaches the age limit of a rule.
-    pub(crate) of_age: Time,
+    pub(crate) loss_check_at: Time,
     /// Time at which an acknowledgement last opened the window.
     pub(crate) opened: Time,
     /// New requests are not sent before the base reaches this number, because packets beyond the peer's window were
@@ -147,16 +147,16 @@ impl TxWindow {
             outstanding_again: 0,
             timer: NEVER,
             rules: PerFlow::new(flows, |_| None),
-            of_age: NEVER,
+            loss_check_at: NEVER,
             opened: Time::ZERO,
             paused_below: Seq::UNSET,
         }
     }
 
     #[inline]
-    pub(crate) fn touch_apart(&self) {
-        near_whole_at(&self.ring, self.slot(self.base));
-        near_whole_at(&self.ring, self.slot(self.next));
+    pub(crate) fn prefetch_indirect(&self) {
+        prefetch_whole_at(&self.ring, self.slot(self.base));
+        prefetch_whole_at(&self.ring, self.slot(self.next));
     }
 
     /// Returns the number of packets from the base to the last one sent.

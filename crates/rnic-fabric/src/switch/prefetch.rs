@@ -1,7 +1,7 @@
 //! Prefetches the data that a switch will need while other nodes have their scheduling turns: as for hosts (see
 //! [`crate::host`]), with fewer steps.
 
-use rnic_base::{near_at, near_whole};
+use rnic_base::{prefetch_at, prefetch_whole};
 
 use super::Switch;
 use crate::network::Network;
@@ -16,17 +16,17 @@ const ARRIVING: u32 = 4;
 impl Switch {
     /// Prefetches data that the switch needs, when `turns` other nodes are scheduled before it.
     #[inline]
-    pub(crate) fn look_ahead(&self, turns: u32, network: &Network) {
+    pub(crate) fn prefetch_ahead(&self, turns: u32, network: &Network) {
         let rings = self.first_ring..self.first_ring + self.ports.len() as u32;
         match turns {
             3 => {
-                near_whole(self);
+                prefetch_whole(self);
                 network.links.touch_rings(rings);
             }
             2 => {
-                (0..self.ports.len()).for_each(|port| near_at(&self.ports, port));
-                (0..self.wakes.len()).for_each(|group| near_at(&self.wakes, group));
-                self.queues.touch();
+                (0..self.ports.len()).for_each(|port| prefetch_at(&self.ports, port));
+                (0..self.wakes.len()).for_each(|group| prefetch_at(&self.wakes, group));
+                self.queues.prefetch();
             }
             1 => {
                 rings.for_each(|ring| network.links.touch_first(ring, ARRIVING));

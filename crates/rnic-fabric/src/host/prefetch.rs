@@ -7,7 +7,7 @@
 //! the first of those the packets that arrive and their headers. Correctness does not depend on it: data of packets
 //! that are received or sent unexpectedly is loaded when it is needed.
 
-use rnic_base::{Time, near};
+use rnic_base::{Time, prefetch};
 use rnic_engine::{Hints, PREFETCH_STEPS};
 use rnic_wire::Qpn;
 
@@ -26,14 +26,14 @@ impl Host {
     /// Prefetches data that this host needs before `horizon`, when `turns` other hosts are scheduled before it; the
     /// results of one step are passed to the following steps in `expected`.
     #[inline]
-    pub(crate) fn look_ahead(&self, turns: u32, horizon: Time, network: &Network, expected: &mut Hints) {
+    pub(crate) fn prefetch_ahead(&self, turns: u32, horizon: Time, network: &Network, expected: &mut Hints) {
         match turns {
-            STEPS => return self.touch(),
+            STEPS => return self.prefetch(),
             8 => network.links.touch_ring(self.ring),
             7 => network.links.touch_first(self.ring, ARRIVING),
             6 => {
                 let arriving = network.links.packets_until(self.ring, horizon, ARRIVING);
-                arriving.for_each(|entry| network.falcon_packets.touch(entry.packet));
+                arriving.for_each(|entry| network.falcon_packets.prefetch(entry.packet));
             }
             _ => {}
         }
@@ -48,18 +48,18 @@ impl Host {
     }
 
     #[inline]
-    fn touch(&self) {
-        near(&self.ring);
-        near(&self.wake);
-        near(&self.falcon);
-        near(&self.engine);
-        near(&self.port);
-        near(&self.carriage);
-        near(&self.sessions);
-        near(&self.stats);
-        near(&self.trace);
-        near(&self.cq);
-        near(&self.is_special);
-        near(&self.starts);
+    fn prefetch(&self) {
+        prefetch(&self.ring);
+        prefetch(&self.wake);
+        prefetch(&self.falcon);
+        prefetch(&self.engine);
+        prefetch(&self.port);
+        prefetch(&self.carriage);
+        prefetch(&self.sessions);
+        prefetch(&self.stats);
+        prefetch(&self.trace);
+        prefetch(&self.cq);
+        prefetch(&self.is_special);
+        prefetch(&self.starts);
     }
 }

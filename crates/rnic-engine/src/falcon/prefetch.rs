@@ -3,7 +3,7 @@
 //! From the number of a queue pair to the data that a packet needs there are five dependent loads: see
 //! [`crate::Engine::prefetch`].
 
-use rnic_base::{Time, near_at, near_whole, near_whole_at};
+use rnic_base::{Time, prefetch_at, prefetch_whole, prefetch_whole_at};
 
 use super::mapping::Mapping;
 use super::{FalconEnd, Nic};
@@ -12,28 +12,28 @@ use crate::verbs::Verbs;
 impl Nic {
     /// Prefetches the state that every packet needs.
     #[inline]
-    pub(crate) fn touch(&self) {
-        near_whole(self);
+    pub(crate) fn prefetch(&self) {
+        prefetch_whole(self);
     }
 
     /// Prefetches state stored apart from that: the timing wheel, and the first adaptive engine, which is usually the
     /// only one.
     #[inline]
-    pub(crate) fn touch_apart(&self) {
-        near_whole_at(&self.adaptives, 0);
+    pub(crate) fn prefetch_indirect(&self) {
+        prefetch_whole_at(&self.adaptives, 0);
         if let Some(wheel) = &self.wheel {
-            near_whole(&**wheel);
+            prefetch_whole(&**wheel);
         }
     }
 
     /// Prefetches the state that those refer to.
     #[inline]
-    pub(crate) fn touch_rest(&self) {
+    pub(crate) fn prefetch_rest(&self) {
         if let Some((_, engine)) = self.adaptives.first() {
-            engine.touch();
+            engine.prefetch();
         }
         if let Some(wheel) = &self.wheel {
-            wheel.touch();
+            wheel.prefetch();
         }
     }
 
@@ -50,15 +50,15 @@ impl FalconEnd {
     #[inline]
     pub(crate) fn prefetch(&self, step: u32, verbs: &Verbs, nic: &Nic) {
         if step == 0 {
-            return verbs.send.queue.touch();
+            return verbs.send.queue.prefetch();
         }
         let Some(link) = self.link.as_deref() else { return };
         if step == 1 {
-            return near_whole(link);
+            return prefetch_whole(link);
         }
-        link.connection.touch_apart(nic.adaptives.get(link.adaptive).map(|(_, engine)| engine));
+        link.connection.prefetch_indirect(nic.adaptives.get(link.adaptive).map(|(_, engine)| engine));
         if let Mapping::Rdma(rdma) = &link.mapping {
-            near_at(&rdma.requests.progress, 0);
+            prefetch_at(&rdma.requests.progress, 0);
         }
     }
 }
