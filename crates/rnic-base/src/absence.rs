@@ -1,42 +1,43 @@
-//! When nobody drove what keeps deadlines: what did not happen then says nothing about the network.
+//! Intervals in which the engine, which keeps deadlines, was not driven: inactivity during such an interval is no
+//! evidence about the network.
 
 use crate::time::{Duration, Time};
 
-/// The last time that nobody drove an engine; the default is none.
+/// The last interval in which an engine was not driven; the default is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Absence {
-    /// When it was over.
+    /// Time at which the absence ended.
     ended: Time,
     length: Duration,
-    /// Packets that arrived during it are still being taken in.
+    /// True while packets that arrived during the absence are still being processed.
     is_behind: bool,
 }
 
 impl Absence {
-    /// An absence of `length` that ends at `now`.
+    /// Returns an absence of `length` that ends at `now`.
     pub fn until(now: Time, length: Duration) -> Self {
         Self { ended: now, length, is_behind: true }
     }
 
-    /// Returns the same after all packets that arrived during it have been taken in.
+    /// Returns the absence with all packets that arrived during it processed.
     #[must_use]
     pub fn caught_up(self) -> Self {
         Self { is_behind: false, ..self }
     }
 
-    /// Returns how long before `now` a packet that is taken in at `now` may have arrived: the length of the absence
-    /// while its backlog is taken in, which takes no longer than the absence did; zero otherwise.
+    /// Returns the longest time before `now` at which a packet processed at `now` may have arrived: the length of the
+    /// absence while its backlog is processed, which takes no longer than the absence did; zero otherwise.
     #[inline]
     pub fn backlog(self, now: Time) -> Duration {
         if self.is_behind && now.since(self.ended) <= self.length { self.length } else { Duration::ZERO }
     }
 
-    /// When it was over.
+    /// Returns the time at which the absence ended.
     pub fn ended(self) -> Time {
         self.ended
     }
 
-    /// Returns the part of a wait since `start` that it may have taken; zero when it was over before.
+    /// Returns the part of a wait since `start` that the absence may have taken; zero when it ended before.
     pub fn part_since(self, start: Time) -> Duration {
         if self.ended <= start { Duration::ZERO } else { self.length.min(self.ended.since(start)) }
     }

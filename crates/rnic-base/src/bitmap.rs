@@ -1,9 +1,9 @@
-//! Ring bitmaps: the memory of a delivery window.
+//! Ring bitmaps: the state of a delivery window.
 //!
-//! A window of at most N packets keeps one bit a packet. Bits are addressed by their *offset* from the head, the head
-//! being the first packet the window still waits for; [`RingBitmap::advance`] forgets what lies behind. Nothing moves
-//! in memory when the head moves: this is the ring buffer of IRN (section 6.2.1) and Tonic (appendix C), whose hardware
-//! twins need the same five operations: set, test, find first zero / one, popcount, advance.
+//! A window of at most N packets keeps one bit per packet. Bits are addressed by their *offset* from the head, the head
+//! being the first packet that the window still waits for; [`RingBitmap::advance`] discards the bits behind it. No
+//! memory is moved when the head moves: this is the ring buffer of IRN (section 6.2.1) and Tonic (appendix C), whose
+//! hardware implementations need the same five operations: set, test, find first zero / one, popcount, advance.
 //!
 //! IRN needs 128 bits, Falcon 128 and 64, Tonic up to 256, FaSR 500: the width is a parameter.
 
@@ -15,7 +15,7 @@ const WORD_BITS: u32 = u64::BITS;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RingBitmap<const WORDS: usize> {
     words: [u64; WORDS],
-    /// Physical index of offset 0.
+    /// Physical bit index of offset 0.
     head: u32,
 }
 
@@ -26,11 +26,11 @@ impl<const WORDS: usize> Default for RingBitmap<WORDS> {
 }
 
 impl<const WORDS: usize> RingBitmap<WORDS> {
-    /// How many bits the ring holds.
+    /// Number of bits in the ring.
     pub const BITS: u32 = WORDS as u32 * WORD_BITS;
     const MASK: u32 = Self::BITS - 1;
 
-    /// All zero.
+    /// Creates a bitmap with all bits zero.
     #[inline]
     pub const fn new() -> Self {
         const { assert!(WORDS.is_power_of_two()) };
@@ -43,10 +43,10 @@ impl<const WORDS: usize> RingBitmap<WORDS> {
         ((physical / WORD_BITS) as usize, physical % WORD_BITS)
     }
 
-    /// Sets the bit `offset` places after the head; answers whether it was clear before.
+    /// Sets the bit at `offset` from the head; returns whether it was clear before.
     ///
     /// # Panics
-    /// When `offset` lies outside the ring.
+    /// When `offset` is outside the ring.
     #[inline]
     pub fn set(&mut self, offset: u32) -> bool {
         assert!(offset < Self::BITS, "offset {offset} outside a ring of {} bits", Self::BITS);
@@ -56,7 +56,7 @@ impl<const WORDS: usize> RingBitmap<WORDS> {
         before & (1 << bit) == 0
     }
 
-    /// Clears the bit `offset` places after the head; offsets outside the ring are clear already.
+    /// Clears the bit at `offset` from the head; offsets outside the ring count as clear already.
     #[inline]
     pub fn clear(&mut self, offset: u32) {
         if offset < Self::BITS {
@@ -65,14 +65,14 @@ impl<const WORDS: usize> RingBitmap<WORDS> {
         }
     }
 
-    /// Whether the bit `offset` places after the head is set; outside the ring nothing is.
+    /// Returns whether the bit at `offset` from the head is set; false outside the ring.
     #[inline]
     pub fn test(&self, offset: u32) -> bool {
         let (word, bit) = self.locate(offset);
         offset < Self::BITS && self.words[word] & (1 << bit) != 0
     }
 
-    /// The first offset at or after `from` whose bit, XORed with `flip`, is one.
+    /// Returns the first offset at or after `from` whose bit, XORed with `flip`, is one.
     #[inline]
     fn scan(&self, from: u32, flip: u64) -> Option<u32> {
         let mut offset = from;
@@ -88,19 +88,19 @@ impl<const WORDS: usize> RingBitmap<WORDS> {
         None
     }
 
-    /// The first clear bit at or after `from`, as an offset; `None` when all are set.
+    /// Returns the first clear bit at or after `from`, as an offset; `None` when all are set.
     #[inline]
     pub fn first_zero(&self, from: u32) -> Option<u32> {
         self.scan(from, u64::MAX)
     }
 
-    /// The first set bit at or after `from`, as an offset.
+    /// Returns the first set bit at or after `from`, as an offset.
     #[inline]
     pub fn first_one(&self, from: u32) -> Option<u32> {
         self.scan(from, 0)
     }
 
-    /// The last set bit, as an offset.
+    /// Returns the last set bit, as an offset.
     pub fn last_one(&self) -> Option<u32> {
         let mut remaining = Self::BITS;
         while remaining > 0 {
@@ -116,13 +116,13 @@ impl<const WORDS: usize> RingBitmap<WORDS> {
         None
     }
 
-    /// How many bits are set.
+    /// Returns the number of set bits.
     #[inline]
     pub fn popcount(&self) -> u32 {
         self.words.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// How many of the first `count` bits after the head are set.
+    /// Returns the number of set bits among the first `count` bits after the head.
     pub fn popcount_first(&self, count: u32) -> u32 {
         let count = count.min(Self::BITS);
         let mut offset = 0;
@@ -136,7 +136,8 @@ impl<const WORDS: usize> RingBitmap<WORDS> {
         ones
     }
 
-    /// The first 128 bits after the head, the head's lowest: what an acknowledgement of Falcon carries.
+    /// Returns the first 128 bits after the head, the head's bit lowest: the bitmap carried in a Falcon
+    /// acknowledgement.
     pub fn first_128(&self) -> u128 {
         let count = Self::BITS.min(u128::BITS);
         let (mut offset, mut bits) = (0, 0u128);
@@ -149,13 +150,13 @@ impl<const WORDS: usize> RingBitmap<WORDS> {
         bits
     }
 
-    /// Whether no bit is set.
+    /// Returns whether no bit is set.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// Moves the head `count` places on and clears what it passed.
+    /// Moves the head forward by `count` and clears the bits that it passed.
     #[inline]
     pub fn advance(&mut self, count: u32) {
         if count >= Self::BITS {
@@ -179,30 +180,30 @@ impl<const WORDS: usize> RingBitmap<WORDS> {
     }
 }
 
-/// A word whose low `count` bits (1 to 64) are set.
+/// Returns a word whose low `count` bits (1 to 64) are set.
 #[inline]
 const fn low_bits(count: u32) -> u64 {
     u64::MAX >> (WORD_BITS - count)
 }
 
 impl<const WORDS: usize> fmt::Debug for RingBitmap<WORDS> {
-    /// The offsets of the set bits.
+    /// Formats the offsets of the set bits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ones = core::iter::successors(self.first_one(0), |last| self.first_one(last + 1));
         f.debug_set().entries(ones).finish()
     }
 }
 
-/// A ring bitmap whose width was chosen at run time.
+/// A ring bitmap whose width is chosen at run time.
 ///
-/// The common 128 bits lie inside the queue pair; wider ones on the heap, so that a thousand idle connections stay
-/// small. [`AnyRing::LARGEST`] serves the experiments in which nothing bounds the packets in flight (IRN without
-/// BDP-FC).
+/// The common 128 bits are stored inside the queue pair; wider ones on the heap, so that a thousand idle connections
+/// stay small. [`AnyRing::LARGEST`] is for experiments in which the number of packets in flight is not bounded (IRN
+/// without BDP-FC).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AnyRing {
     /// 64 bits.
     W64(RingBitmap<1>),
-    /// 128 bits: IRN's and Falcon's own size.
+    /// 128 bits: the size in IRN and Falcon.
     W128(RingBitmap<2>),
     /// 256 bits.
     W256(Box<RingBitmap<4>>),
@@ -212,7 +213,7 @@ pub enum AnyRing {
     W16384(Box<RingBitmap<256>>),
 }
 
-/// Calls a method on whichever ring is inside.
+/// Calls a method on the ring inside, of any width.
 macro_rules! on_ring {
     ($self:expr, $ring:ident => $call:expr) => {
         match $self {
@@ -226,10 +227,10 @@ macro_rules! on_ring {
 }
 
 impl AnyRing {
-    /// The widest ring there is.
+    /// Number of bits of the widest ring.
     pub const LARGEST: u32 = RingBitmap::<256>::BITS;
 
-    /// The smallest ring that holds `bits` bits, all zero; the largest there is when that is not enough.
+    /// Returns the smallest ring that holds `bits` bits, all zero, or the largest ring when that is not enough.
     pub fn with_bits(bits: u32) -> Self {
         match bits {
             0..=64 => Self::W64(RingBitmap::new()),
@@ -240,7 +241,7 @@ impl AnyRing {
         }
     }
 
-    /// How many bits the ring holds.
+    /// Returns the number of bits in the ring.
     #[inline]
     pub fn bits(&self) -> u32 {
         match self {
@@ -255,7 +256,7 @@ impl AnyRing {
     /// See [`RingBitmap::set`].
     ///
     /// # Panics
-    /// When `offset` lies outside the ring.
+    /// When `offset` is outside the ring.
     #[inline]
     pub fn set(&mut self, offset: u32) -> bool {
         on_ring!(self, ring => ring.set(offset))

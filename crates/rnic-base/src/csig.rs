@@ -1,37 +1,37 @@
-//! A congestion signal: what the most congested hop of a path has written into a packet (CSIG).
+//! Congestion signal (CSIG): a value that the most congested hop of a path has written into a packet.
 //!
 //! Source: "Congestion Signaling (CSIG)", draft-ravi-ippm-csig-01: a tag of four bytes between a frame's Ethernet and
-//! IP headers, of which every switch replaces the value where its own is worse; the receiver reflects it. Of its
-//! signals (minimum of the available bandwidth, as such or as a share of the link, and maximum of the delay per hop)
-//! this is the last, max(PD), in the compact format: what of the tag is not its EtherType are 16 bits. From the highest
-//! on these are the type (3 bits), a reserved one that is 0, the level (5 bits) and the locator (7 bits).
+//! IP headers, whose value every switch replaces when its own is worse; the receiver reflects it. Of its signals
+//! (minimum of the available bandwidth, as such or as a share of the link, and maximum of the delay per hop) this is
+//! the last, max(PD), in the compact format: the tag has 16 bits besides its EtherType. From the highest on these are
+//! the type (3 bits), a reserved one that is 0, the level (5 bits) and the locator (7 bits).
 //!
-//! Choices, which the draft leaves to a deployment: code 2 stands for max(PD). A level is a delay in units of 2^17 ps
+//! Choices, which the draft leaves to a deployment: code 2 means max(PD). A level is a delay in units of 2^17 ps
 //! (131.072 ns), rounded down to a number of two significant bits behind the first: 0 to 7 units exactly, then in steps
-//! of a quarter of each power of two, up to 448 units (58.7 us), for which longer ones count too. So levels compare as
-//! delays do, and a level is less than a fifth below the delay that it stands for. The locator is the number of the
-//! switch, of which the low 7 bits travel.
+//! of a quarter of each power of two, up to 448 units (58.7 us), to which longer ones are limited. So levels compare
+//! like delays, and a level is less than a fifth below the delay that it represents. The locator is the low 7 bits of
+//! the switch number.
 
 use core::num::NonZeroU16;
 
 use crate::time::Duration;
 
-/// The 16 bits of a tag. Whatever bits came are kept; what does not say a delay in this format tells none. Zero stands
-/// for no tag at all: as one of another signal it would say nothing here either.
+/// The 16 bits of a tag. All received bits are kept; a tag that is not a delay in this format gives no delay. Zero
+/// means no tag: as a tag of another signal it would not give a delay either.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Csig(NonZeroU16);
 
 const _: () = assert!(size_of::<Option<Csig>>() == 2);
 
 impl Csig {
-    /// The tag that a sender writes: no hop has delayed the packet yet.
+    /// Tag that a sender writes: no hop has delayed the packet yet.
     pub const NO_DELAY: Self = Self::from_value(0);
-    /// The longest delay that a tag can say.
+    /// Longest delay that a tag can represent.
     pub const DELAY_MAX: Duration = Duration::from_ps(448 << UNIT_LOG2);
-    /// Bits of a tag that are not the same in all that say a delay: level and locator.
+    /// Number of bits that differ between tags with a delay: level and locator.
     pub const VALUE_BITS: u32 = TYPE_SHIFT - 1;
 
-    /// Returns the tag of these bits; none where all are zero.
+    /// Returns the tag with these bits; `None` when all are zero.
     #[inline]
     pub const fn from_bits(bits: u16) -> Option<Self> {
         match NonZeroU16::new(bits) {
@@ -40,7 +40,7 @@ impl Csig {
         }
     }
 
-    /// Returns the bits of `tag`: zero without one.
+    /// Returns the bits of `tag`; zero without a tag.
     #[inline]
     pub const fn bits(tag: Option<Self>) -> u16 {
         match tag {
@@ -49,7 +49,7 @@ impl Csig {
         }
     }
 
-    /// Returns the tag that says a delay with this level and locator: the low [`Csig::VALUE_BITS`] bits of `value`.
+    /// Returns the delay tag with this level and locator: the low [`Csig::VALUE_BITS`] bits of `value`.
     #[inline]
     pub const fn from_value(value: u16) -> Self {
         Self(HOP_DELAY.saturating_add(value & VALUE_MASK))
@@ -61,8 +61,8 @@ impl Csig {
         self.0.get() & VALUE_MASK
     }
 
-    /// Returns the tag behind a hop that delays the packet by `delay` and is called `locator`: its own level where that
-    /// is higher, else what came. A tag that says no delay passes as it is.
+    /// Returns the tag behind a hop with number `locator` that delays the packet by `delay`: a tag with the hop's own
+    /// level when that is higher, otherwise the received tag. A tag that is not a delay is returned unchanged.
     #[inline]
     pub const fn behind(self, delay: Duration, locator: u32) -> Self {
         let level = level_of(delay);
@@ -72,7 +72,7 @@ impl Csig {
         Self::from_value(level << LOCATOR_BITS | locator as u16 & LOCATOR_MASK)
     }
 
-    /// Returns the delay of the worst hop, rounded down as the module says; `None` of another signal.
+    /// Returns the delay of the worst hop, rounded down as the module describes; `None` for another signal.
     #[inline]
     pub const fn hop_delay(self) -> Option<Duration> {
         if !self.is_hop_delay() {
@@ -83,7 +83,7 @@ impl Csig {
         Some(Duration::from_ps(units << UNIT_LOG2))
     }
 
-    /// Returns the low bits of the number of the switch that delayed the packet most; 0 where none did.
+    /// Returns the low bits of the number of the switch that delayed the packet most; 0 when none did.
     #[inline]
     pub const fn locator(self) -> u8 {
         (self.0.get() & LOCATOR_MASK) as u8
@@ -110,16 +110,16 @@ const fn level_of(delay: Duration) -> u16 {
     if level > LEVEL_MAX { LEVEL_MAX as u16 } else { level as u16 }
 }
 
-/// Levels in each power of two.
+/// Number of levels in each power of two.
 const STEPS: u64 = 4;
 const LEVEL_MAX: u64 = 31;
-/// A unit is 2 to this power of picoseconds: Falcon's ticks.
+/// Base-2 logarithm of a unit in picoseconds: the unit of Falcon's timestamps.
 const UNIT_LOG2: u32 = 17;
 const LOCATOR_BITS: u32 = 7;
 const LOCATOR_MASK: u16 = (1 << LOCATOR_BITS) - 1;
 const TYPE_SHIFT: u32 = 13;
 const VALUE_MASK: u16 = (1 << Csig::VALUE_BITS) - 1;
-/// Type 2, all else zero.
+/// Type 2, all other bits zero.
 const HOP_DELAY: NonZeroU16 = NonZeroU16::new(2 << TYPE_SHIFT).expect("not zero");
 
 #[cfg(test)]

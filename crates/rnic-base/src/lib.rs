@@ -1,4 +1,4 @@
-//! The vocabulary every other room speaks: time, units, sequence numbers, ring bitmaps, randomness, bounds.
+//! Types shared by all other crates: time, units, sequence numbers, ring bitmaps, random numbers, bounds.
 //!
 //! ```text
 //! ROOM     rnic-base (red: a change here moves every room above it)

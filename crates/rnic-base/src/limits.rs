@@ -1,45 +1,47 @@
-//! Every bound that more than one room relies on, with its reason.
+//! Bounds that more than one crate relies on, with their reasons.
 //!
-//! A bound that only one module needs stands in that module, with its reason too. Nothing in OpenRNIC grows without
-//! one.
+//! A bound that only one module needs is in that module, also with its reason. Every data structure of OpenRNIC has a
+//! bound.
 
-/// Largest message of one work request: 1 GiB, the least that a verbs device must offer is 2^31; larger ones would need
-/// more than a quarter of the 24-bit sequence space at an MTU of 256.
+/// Largest message of one work request: 1 GiB. The minimum that a verbs device must offer is 2^31, but larger messages
+/// would need more than a quarter of the 24-bit sequence space at an MTU of 256.
 pub const MESSAGE_BYTES_MAX: u64 = 1 << 30;
 
-/// Scatter/gather entries of one work request.
+/// Largest number of scatter/gather entries of one work request.
 pub const SGE_MAX: usize = 16;
 
-/// Smallest payload of a full packet. InfiniBand's smallest path MTU.
+/// Smallest payload of a full packet in bytes: InfiniBand's smallest path MTU.
 pub const MTU_MIN: u32 = 256;
 
-/// Largest payload of a full packet: two InfiniBand maxima, still inside a 9000-byte Ethernet frame.
+/// Largest payload of a full packet in bytes: two InfiniBand maxima, still within a 9000-byte Ethernet frame.
 pub const MTU_MAX: u32 = 8192;
 
-/// Packets a shared sequence space can have outstanding: half of 2^24 would make old and new indistinguishable, and a
-/// quarter leaves the other half for stragglers.
+/// Largest number of packets outstanding in a shared sequence space: half of 2^24 would make old and new packets
+/// indistinguishable, and a quarter leaves the other half for delayed packets.
 pub const OUTSTANDING_PACKETS_MAX: u64 = 1 << 22;
 
-/// Work requests in one queue.
+/// Largest number of work requests in one queue.
 pub const WORK_REQUESTS_MAX: u32 = 1 << 15;
 
-/// Entries of a completion queue.
+/// Largest number of entries of a completion queue.
 pub const COMPLETIONS_MAX: u32 = 1 << 22;
 
-/// Reads and atomics that one queue pair may have in progress in each direction. Verbs carry it in 8 bits.
+/// Largest number of Reads and atomics that one queue pair may have in progress in each direction. Verbs carry it in 8
+/// bits.
 pub const READS_IN_PROGRESS_MAX: u32 = 128;
 
-/// Queue pairs of one engine: what 24-bit numbers can name, less the two reserved management ones.
+/// Largest number of queue pairs of one engine: the number of 24-bit numbers, minus the two reserved for management.
 pub const QUEUE_PAIRS_MAX: u32 = (1 << 24) - 2;
 
-/// Protection domains of one engine, completion queues, and shared receive queues: each as many. A program has a few of
-/// each; what a device offers, it keeps a table for.
+/// Largest number of protection domains of one engine, of completion queues, and of shared receive queues, each. A
+/// program uses few of them, but the engine keeps a table of the size that a device offers.
 pub const QUEUES_MAX: u32 = 1 << 16;
 
-/// Memory regions of one engine: 24 bits of a key select the region, 8 bits are its generation.
+/// Largest number of memory regions of one engine: 24 bits of a key select the region, 8 bits are its generation.
 pub const MEMORY_REGIONS_MAX: u32 = 1 << 24;
 
-/// Memory windows of one engine: each takes 256 of the keys, and regions must find theirs among the others.
+/// Largest number of memory windows of one engine: each takes 256 of the keys, and regions need free keys among the
+/// others.
 pub const MEMORY_WINDOWS_MAX: u32 = 1 << 16;
 
 const _: () = assert!(MESSAGE_BYTES_MAX / (MTU_MIN as u64) <= OUTSTANDING_PACKETS_MAX);

@@ -1,56 +1,57 @@
-//! A queue in which most often nothing stands.
+//! A queue that is nearly always empty.
 
 use std::collections::VecDeque;
 
-/// A queue that takes eight bytes until something stands in it for the first time: for what there may be very many of.
+/// A queue that takes eight bytes until its first entry: for objects of which there may be very many.
 #[derive(Clone, Debug)]
 #[expect(clippy::box_collection, reason = "an empty `VecDeque` takes four times as much as a pointer")]
 pub struct LazyQueue<T>(Option<Box<VecDeque<T>>>);
 
 impl<T> LazyQueue<T> {
-    /// An empty one.
+    /// Creates an empty queue.
     #[inline]
     pub const fn new() -> Self {
         Self(None)
     }
 
-    /// The queue itself; made with room for `room` when nothing ever stood in it, and else with the room that it has.
+    /// Returns the inner queue; allocated with a capacity of `room` when it has never been used, otherwise with its
+    /// existing capacity.
     #[inline]
     pub fn made_for(&mut self, room: usize) -> &mut VecDeque<T> {
         self.0.get_or_insert_with(|| Box::new(VecDeque::with_capacity(room)))
     }
 
-    /// Puts `value` behind all others.
+    /// Appends `value`.
     #[inline]
     pub fn push_back(&mut self, value: T) {
         self.made_for(0).push_back(value);
     }
 
-    /// Takes the oldest.
+    /// Removes and returns the oldest entry.
     #[inline]
     pub fn pop_front(&mut self) -> Option<T> {
         self.0.as_mut()?.pop_front()
     }
 
-    /// The oldest.
+    /// Returns the oldest entry.
     #[inline]
     pub fn front(&self) -> Option<&T> {
         self.0.as_ref()?.front()
     }
 
-    /// How many stand in it.
+    /// Returns the number of entries.
     #[inline]
     pub fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |queue| queue.len())
     }
 
-    /// Whether nothing stands in it.
+    /// Returns whether the queue is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Forgets all of them.
+    /// Removes all entries.
     #[inline]
     pub fn clear(&mut self) {
         if let Some(queue) = &mut self.0 {

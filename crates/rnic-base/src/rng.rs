@@ -1,9 +1,10 @@
-//! Seeded randomness, one stream a name.
+//! Seeded random numbers, one stream per name.
 //!
-//! A run has one seed. Every component draws from a stream that it names ("fault/link-3/drop", "workload/host-12"), so
-//! that adding a component, or running components in another order, changes nobody else's numbers. Probabilities are
-//! integers and the exponential distribution is computed in fixed point: the same plan and seed give the same draws on
-//! every machine, which `f64::ln` of the platform's mathematics library does not promise.
+//! A run has one seed. Every component takes its random numbers from a stream of its own name ("fault/link-3/drop",
+//! "workload/host-12"), so that adding a component, or running components in another order, does not change the numbers
+//! of other components. Probabilities are integers and the exponential distribution is computed in fixed point: the
+//! same plan and seed give the same random numbers on every machine, which `f64::ln` of the platform's mathematics
+//! library does not promise.
 
 use core::fmt;
 use core::str::FromStr;
@@ -14,26 +15,27 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::scaled::{UnitError, parse_scaled};
 use crate::time::Duration;
 
-/// The seed of a run, from which every named stream is derived.
+/// Seed of a run, from which every named stream is derived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RandomStreams {
     seed: u64,
 }
 
 impl RandomStreams {
-    /// All the streams of `seed`.
+    /// Creates the streams of `seed`.
     pub const fn new(seed: u64) -> Self {
         Self { seed }
     }
 
-    /// The seed they come from.
+    /// Returns the seed of the streams.
     pub const fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The stream called `name`, from its beginning.
+    /// Returns the stream named `name`, from its start.
     pub fn stream(&self, name: &str) -> RandomStream {
-        // FNV-1a of the name selects the stream; xoshiro's own seeding (SplitMix64) spreads the 64 bits over its state.
+        // The FNV-1a hash of the name selects the stream; xoshiro's own seeding (SplitMix64) distributes the 64 bits
+        // over its state.
         let name_hash = name
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
@@ -47,13 +49,13 @@ impl RandomStreams {
 pub struct RandomStream(Xoshiro256PlusPlus);
 
 impl RandomStream {
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// A number in `0..bound`, every one equally likely (Lemire's multiply-and-reject).
+    /// Returns a uniformly distributed number in `0..bound` (Lemire's multiply-and-reject).
     ///
     /// # Panics
     /// When `bound` is zero.
@@ -69,7 +71,7 @@ impl RandomStream {
         }
     }
 
-    /// A number in `low..=high`.
+    /// Returns a number in `low..=high`.
     ///
     /// # Panics
     /// When `high < low`.
@@ -81,13 +83,13 @@ impl RandomStream {
         }
     }
 
-    /// True with probability `p`.
+    /// Returns true with probability `p`.
     #[inline]
     pub fn chance(&mut self, p: Probability) -> bool {
         p.0 != 0 && self.bits() >> 1 < p.0
     }
 
-    /// A time from the exponential distribution with mean `mean`: the gaps of a Poisson process.
+    /// Returns a random time from the exponential distribution with mean `mean`: the intervals of a Poisson process.
     pub fn exponential(&mut self, mean: Duration) -> Duration {
         // -ln(u) = (64 - log2(bits)) * ln 2, for u = bits / 2^64, in 32.32 fixed point.
         const LN_2_FIXED: u128 = 2_977_044_472; // ln 2 * 2^32
@@ -106,7 +108,7 @@ impl RandomStream {
     }
 }
 
-/// log2 of `value` with 32 fractional bits, by repeated squaring.
+/// Returns log2 of `value` with 32 fractional bits, by repeated squaring.
 fn log2_fixed(value: u64) -> u64 {
     let whole = u64::from(value.ilog2());
     // The mantissa as 1.63 fixed point, in [1, 2).
@@ -125,17 +127,17 @@ fn log2_fixed(value: u64) -> u64 {
     whole << 32 | fraction
 }
 
-/// A probability, held as a count of 2^-63 so that 0 and 1 are both exact.
+/// A probability, stored as a multiple of 2^-63 so that 0 and 1 are both exact.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Probability(u64);
 
 impl Probability {
-    /// Never.
+    /// Probability 0.
     pub const NEVER: Self = Self(0);
-    /// Always.
+    /// Probability 1.
     pub const ALWAYS: Self = Self(1 << 63);
 
-    /// `numerator` in `denominator`, at most 1.
+    /// Returns the probability `numerator` / `denominator`, at most 1.
     ///
     /// # Panics
     /// When `denominator` is zero.
@@ -145,12 +147,12 @@ impl Probability {
         if scaled > 1 << 63 { Self::ALWAYS } else { Self(scaled as u64) }
     }
 
-    /// Whether this is zero.
+    /// Returns whether this is zero.
     pub const fn is_never(self) -> bool {
         self.0 == 0
     }
 
-    /// As a fraction of one, for printing only.
+    /// Returns the probability as a fraction of one, for printing only.
     pub fn as_f64(self) -> f64 {
         self.0 as f64 / (1u64 << 63) as f64
     }
@@ -158,7 +160,7 @@ impl Probability {
 
 impl fmt::Display for Probability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Nine decimals show what a plan can hold (a millionth of a percent), trimmed.
+        // Nine decimals show the precision of a plan (a millionth of a percent), with trailing zeros trimmed.
         let text = format!("{:.7}", self.as_f64() * 100.0);
         write!(f, "{}%", text.trim_end_matches('0').trim_end_matches('.'))
     }
@@ -173,7 +175,7 @@ impl fmt::Debug for Probability {
 impl FromStr for Probability {
     type Err = UnitError;
 
-    /// Reads `1%`, `0.5 %` or a bare fraction such as `0.01`.
+    /// Parses `1%`, `0.5 %` or a bare fraction such as `0.01`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         const EXPECTED: &str = "a probability between 0 and 1, such as 1% or 0.01";
         const ONE: u64 = 1_000_000_000_000;

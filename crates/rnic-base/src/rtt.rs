@@ -1,32 +1,32 @@
-//! Round-trip times, and the timeouts that follow from them.
+//! Round-trip time estimation, and the timeouts derived from it.
 //!
 //! Source: RFC 6298, section 2 (SRTT, RTTVAR and the timeout); RFC 9002, section 6.1.2 (the granularity of a timer in
 //! software); RFC 8985, section 7.2 (a probe after two round trips).
 //!
-//! Who measures keeps to Karn's rule (RFC 6298, section 3): a packet that was sent twice gives no sample.
+//! The caller must apply Karn's rule (RFC 6298, section 3): a retransmitted packet gives no sample.
 //!
-//! Addition: the longest sample is remembered, and forgotten by a thirty-second of its excess with each further sample.
-//! A process that loses its core for a tick makes one sample in many long; RTTVAR forgets three quarters of one within
+//! Addition: the longest sample is stored, and decays by a thirty-second of its excess with each further sample. A
+//! process that is descheduled for a tick causes an occasional long sample; RTTVAR loses three quarters of it within
 //! five samples, and every such tick would then be taken for a loss.
 
 use crate::time::Duration;
 
-/// An estimator of round-trip times. Integers only: the same samples give the same timeouts on every machine.
+/// An estimator of round-trip times. It uses integers only: the same samples give the same timeouts on every machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RttEstimator {
-    /// Smoothed, in ps; 0 before the first sample.
+    /// Smoothed round-trip time in ps; 0 before the first sample.
     srtt_ps: u64,
-    /// Mean deviation of the same, in ps.
+    /// Mean deviation of the round-trip time in ps.
     rttvar_ps: u64,
-    /// The longest sample, decaying, in ps.
+    /// Longest sample, decaying, in ps.
     longest_ps: u64,
 }
 
 impl RttEstimator {
-    /// Before the first sample.
+    /// State before the first sample.
     pub const NEW: Self = Self { srtt_ps: 0, rttvar_ps: 0, longest_ps: 0 };
 
-    /// Takes a sample: how long a packet that was sent once and its acknowledgement took.
+    /// Adds a sample: the time from sending a packet that was sent only once to receiving its acknowledgement.
     pub fn take(&mut self, sample: Duration) {
         let sample = sample.as_ps().clamp(1, SAMPLE_MAX.as_ps());
         if self.srtt_ps == 0 {
@@ -39,34 +39,34 @@ impl RttEstimator {
         self.longest_ps = sample.max(self.longest_ps - excess.div_ceil(LONGEST_DECAY));
     }
 
-    /// The smoothed round trip; none before the first sample.
+    /// Returns the smoothed round-trip time; `None` before the first sample.
     #[inline]
     pub fn smoothed(&self) -> Option<Duration> {
         (self.srtt_ps != 0).then_some(Duration::from_ps(self.srtt_ps))
     }
 
-    /// How long to wait for an acknowledgement before what was sent is taken for lost: SRTT + max(4 RTTVAR, G), and not
-    /// less than a quarter above the longest round trip that is remembered. None before the first sample.
+    /// Returns the time to wait for an acknowledgement before a packet counts as lost: SRTT + max(4 RTTVAR, G), and not
+    /// less than a quarter above the longest stored round-trip time. `None` before the first sample.
     pub fn timeout(&self) -> Option<Duration> {
         let by_variance = self.srtt_ps + (4 * self.rttvar_ps).max(GRANULARITY.as_ps());
         let by_longest = self.longest_ps + self.longest_ps / 4;
         self.smoothed().map(|_| Duration::from_ps(by_variance.max(by_longest)))
     }
 
-    /// How long to wait before a packet is sent to hear from the peer: 2 SRTT, or SRTT + 4 RTTVAR where that is more.
-    /// None before the first sample.
+    /// Returns the time to wait before a probe is sent to the peer: 2 SRTT, or SRTT + 4 RTTVAR when that is more.
+    /// `None` before the first sample.
     pub fn probe_timeout(&self) -> Option<Duration> {
         self.smoothed().map(|_| Duration::from_ps(self.srtt_ps + (4 * self.rttvar_ps).max(self.srtt_ps)))
     }
 }
 
-/// Longest sample that counts: no sum of such overflows.
+/// Largest value of a sample: longer ones are limited to it, so that no sum overflows.
 const SAMPLE_MAX: Duration = Duration::from_secs(60);
 
-/// Part of the excess over the smoothed round trip that is forgotten with each sample.
+/// Inverse of the part of the excess over the smoothed round-trip time that is removed with each sample.
 const LONGEST_DECAY: u64 = 32;
 
-/// G of RFC 6298: how exactly a process wakes up at a time that it has asked for (kGranularity of RFC 9002).
+/// G of RFC 6298: the precision with which a process is woken at a requested time (kGranularity of RFC 9002).
 const GRANULARITY: Duration = Duration::from_ms(1);
 
 #[cfg(test)]

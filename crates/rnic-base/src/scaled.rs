@@ -1,32 +1,32 @@
-//! The one parser that reads numbers with units from people.
+//! Parser of numbers with units, for all user input.
 
-/// Why a quantity such as `100Gbps` could not be read. The text says what was found and what would do.
+/// Reason why a quantity such as `100Gbps` could not be parsed. The text states the input found and the valid input.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// No digits where a number should stand.
+    /// No digits where a number is expected.
     #[error("`{text}` has no number; expected {expected}")]
     NoNumber {
-        /// The text that was read.
+        /// Text that was parsed.
         text: String,
-        /// A description of valid input.
+        /// Description of valid input.
         expected: &'static str,
     },
-    /// The suffix is missing or not one we know.
+    /// The suffix is missing or unknown.
     #[error("`{text}` has {}; expected {expected}", unit_found(unit))]
     WrongUnit {
-        /// The text that was read.
+        /// Text that was parsed.
         text: String,
-        /// The suffix that was found, empty when there was none.
+        /// Suffix found, empty when there was none.
         unit: String,
-        /// A description of valid input.
+        /// Description of valid input.
         expected: &'static str,
     },
-    /// More than 64 bits of the base unit, or a fraction of it.
+    /// The value exceeds 64 bits of the base unit, or is a fraction of it.
     #[error("`{text}` is out of range or finer than the unit allows; expected {expected}")]
     OutOfRange {
-        /// The text that was read.
+        /// Text that was parsed.
         text: String,
-        /// A description of valid input.
+        /// Description of valid input.
         expected: &'static str,
     },
 }
@@ -35,9 +35,9 @@ fn unit_found(unit: &str) -> String {
     if unit.is_empty() { "no unit".to_owned() } else { format!("the unknown unit `{unit}`") }
 }
 
-/// Reads a decimal number followed by one of `units`, exactly, without floating point.
+/// Parses a decimal number followed by one of `units`, exactly, without floating point.
 ///
-/// `0` needs no unit. The empty unit name in `units` makes a bare number legal.
+/// `0` needs no unit. An empty unit name in `units` makes a bare number valid.
 pub(crate) fn parse_scaled(text: &str, units: &[(&str, u64)], expected: &'static str) -> Result<u64, UnitError> {
     let trimmed = text.trim();
     let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(trimmed.len());

@@ -1,13 +1,13 @@
-//! Sequence numbers: the wrapping ones that travel, and the growing ones we compute with.
+//! Sequence numbers: the wrapping ones in packets, and the non-wrapping ones used in computations.
 //!
 //! A packet carries a 24-bit PSN (RoCE, InfiniBand Architecture volume 1, section 9.7) or a 32-bit one (Falcon).
-//! Inside, a [`Seq`] never wraps: it is made from the wire value and a nearby reference, so that ordinary comparison is
-//! right everywhere and the wrap is dealt with in exactly one place, [`Serial::extend`].
+//! Internally, a [`Seq`] never wraps: it is computed from the wire value and a nearby reference, so that ordinary
+//! comparison is correct everywhere and the wrap is handled in exactly one function, [`Serial::extend`].
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
-/// A sequence number of `BITS` bits as it stands in a packet; arithmetic is modulo 2^`BITS` (compare RFC 1982).
+/// A sequence number of `BITS` bits as carried in a packet; arithmetic is modulo 2^`BITS` (compare RFC 1982).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Serial<const BITS: u32>(u32);
 
@@ -19,47 +19,48 @@ pub type Psn32 = Serial<32>;
 impl<const BITS: u32> Serial<BITS> {
     const MASK: u32 = if BITS == 32 { u32::MAX } else { (1 << BITS) - 1 };
     const HALF: u32 = 1 << (BITS - 1);
-    /// The largest value.
+    /// Largest value.
     pub const MAX: Self = Self(Self::MASK);
 
-    /// Takes the low `BITS` bits of `value`.
+    /// Creates a sequence number from the low `BITS` bits of `value`.
     #[inline]
     pub const fn new(value: u32) -> Self {
         const { assert!(BITS >= 8 && BITS <= 32) };
         Self(value & Self::MASK)
     }
 
-    /// The bits as they travel.
+    /// Returns the bits as transmitted.
     #[inline]
     pub const fn value(self) -> u32 {
         self.0
     }
 
-    /// The number `count` steps on, wrapping.
+    /// Returns the number `count` steps ahead, wrapping.
     #[inline]
     #[must_use]
     pub const fn plus(self, count: u32) -> Self {
         Self(self.0.wrapping_add(count) & Self::MASK)
     }
 
-    /// Steps from `self` forward to `other`: negative when `other` lies in the half of the circle behind.
+    /// Returns the number of steps from `self` forward to `other`: negative when `other` is in the half of the number
+    /// space behind `self`.
     #[inline]
     pub const fn distance_to(self, other: Self) -> i64 {
         let forward = other.0.wrapping_sub(self.0) & Self::MASK;
         if forward < Self::HALF { forward as i64 } else { forward as i64 - (1i64 << BITS) }
     }
 
-    /// Whether `self` comes before `other` on the shorter way round.
+    /// Returns whether `self` is before `other` by the shorter distance modulo 2^`BITS`.
     #[inline]
     pub const fn is_before(self, other: Self) -> bool {
         self.distance_to(other) > 0
     }
 
-    /// Returns the non-wrapping number nearest to `near` whose low bits are these.
+    /// Returns the non-wrapping number nearest to `reference` whose low bits are these.
     #[inline]
-    pub const fn extend(self, near: Seq) -> Seq {
-        let distance = near.wire::<BITS>().distance_to(self);
-        Seq(near.0.wrapping_add_signed(distance))
+    pub const fn extend(self, reference: Seq) -> Seq {
+        let distance = reference.wire::<BITS>().distance_to(self);
+        Seq(reference.0.wrapping_add_signed(distance))
     }
 }
 
@@ -76,33 +77,33 @@ impl<const BITS: u32> fmt::Display for Serial<BITS> {
 }
 
 /// A sequence number that never wraps: the wire value plus 2^32 times the epoch, starting in epoch 1 so that numbers
-/// from before the start of a connection (stale packets) have a place too.
+/// from before the start of a connection (old packets) can be represented too.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seq(u64);
 
 impl Seq {
-    /// Before every number of every stream: for fields that have no value yet.
+    /// A value before all numbers of all streams: for fields that have no value yet.
     pub const UNSET: Self = Self(0);
 
-    /// The first number of a stream whose first packet carries `initial`.
+    /// Returns the first number of a stream whose first packet carries `initial`.
     #[inline]
     pub const fn start<const BITS: u32>(initial: Serial<BITS>) -> Self {
         Self((1 << 32) | initial.0 as u64)
     }
 
-    /// What travels in a packet.
+    /// Returns the number as transmitted in a packet.
     #[inline]
     pub const fn wire<const BITS: u32>(self) -> Serial<BITS> {
         Serial::new(self.0 as u32)
     }
 
-    /// The whole number, for traces and for indexing rings.
+    /// Returns the complete number, for traces and for indexing rings.
     #[inline]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// Steps from `earlier` to `self`; zero when `earlier` is not earlier.
+    /// Returns the number of steps from `earlier` to `self`; zero when `earlier` is not earlier.
     #[inline]
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
@@ -139,47 +140,48 @@ impl fmt::Debug for Seq {
 }
 
 impl fmt::Display for Seq {
-    /// `epoch:low`, so that a trace shows both what travelled and how often it wrapped at 32 bits.
+    /// Formats the number as `epoch:low`, so that a trace shows both the transmitted value and the number of wraps at
+    /// 32 bits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.0 >> 32, self.0 as u32)
     }
 }
 
-/// The half-open range `start..end` of sequence numbers.
+/// A half-open range `start..end` of sequence numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SeqRange {
-    /// The first number inside.
+    /// First number in the range.
     pub start: Seq,
-    /// The first number past the end.
+    /// First number behind the range.
     pub end: Seq,
 }
 
 impl SeqRange {
-    /// `start..end`; empty when `end` is not after `start`.
+    /// Returns the range `start..end`; empty when `end` is not after `start`.
     #[inline]
     pub const fn new(start: Seq, end: Seq) -> Self {
         Self { start, end }
     }
 
-    /// Just `seq`.
+    /// Returns the range that contains only `seq`.
     #[inline]
     pub fn one(seq: Seq) -> Self {
         Self { start: seq, end: seq + 1 }
     }
 
-    /// Whether nothing lies inside.
+    /// Returns whether the range is empty.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.end <= self.start
     }
 
-    /// How many numbers lie inside.
+    /// Returns the number of sequence numbers in the range.
     #[inline]
     pub fn len(self) -> u64 {
         self.end.since(self.start)
     }
 
-    /// Whether `seq` lies inside.
+    /// Returns whether `seq` is in the range.
     #[inline]
     pub fn contains(self, seq: Seq) -> bool {
         self.start <= seq && seq < self.end

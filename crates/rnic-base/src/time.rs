@@ -1,7 +1,7 @@
-//! Integer-picosecond time.
+//! Time in integer picoseconds.
 //!
-//! At 100 Gbit/s one byte lasts 80 ps, at 800 Gbit/s 10 ps: picoseconds keep serialisation times exact integers, and
-//! 64 bits of them last 213 days. There is no way to read a clock here; a body (fabric or host) brings `now` in.
+//! At 100 Gbit/s one byte lasts 80 ps, at 800 Gbit/s 10 ps: picoseconds keep serialisation times exact integers, and 64
+//! bits of them last 213 days. This module cannot read a clock; a driver (fabric or host) supplies `now`.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Sub};
@@ -14,119 +14,119 @@ const PS_PER_US: u64 = 1_000_000;
 const PS_PER_MS: u64 = 1_000_000_000;
 const PS_PER_S: u64 = 1_000_000_000_000;
 
-/// An instant: picoseconds since the body that drives the engine started.
+/// A point in time: picoseconds since the start of the driver that drives the engine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
-/// A length of time in picoseconds.
+/// A duration in picoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Duration(u64);
 
 impl Time {
-    /// The start of the run.
+    /// Start of the run.
     pub const ZERO: Self = Self(0);
 
-    /// The instant `ps` picoseconds after the start.
+    /// Returns the time `ps` picoseconds after the start.
     #[inline]
     pub const fn from_ps(ps: u64) -> Self {
         Self(ps)
     }
 
-    /// The instant `ns` nanoseconds after the start.
+    /// Returns the time `ns` nanoseconds after the start.
     #[inline]
     pub const fn from_ns(ns: u64) -> Self {
         Self(ns * PS_PER_NS)
     }
 
-    /// The instant `us` microseconds after the start.
+    /// Returns the time `us` microseconds after the start.
     #[inline]
     pub const fn from_us(us: u64) -> Self {
         Self(us * PS_PER_US)
     }
 
-    /// Picoseconds since the start.
+    /// Returns the picoseconds since the start.
     #[inline]
     pub const fn as_ps(self) -> u64 {
         self.0
     }
 
-    /// Time elapsed since `earlier`; zero when `earlier` lies in the future.
+    /// Returns the time elapsed since `earlier`; zero when `earlier` is in the future.
     #[inline]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
 
-    /// Seconds since the start, for printing only.
+    /// Returns the seconds since the start, for printing only.
     pub fn as_secs_f64(self) -> f64 {
         Duration(self.0).as_secs_f64()
     }
 }
 
 impl Duration {
-    /// No time at all.
+    /// A duration of zero.
     pub const ZERO: Self = Self(0);
-    /// Longer than any run.
+    /// Longest duration, longer than any run.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// `ps` picoseconds.
+    /// Returns a duration of `ps` picoseconds.
     #[inline]
     pub const fn from_ps(ps: u64) -> Self {
         Self(ps)
     }
 
-    /// `ns` nanoseconds.
+    /// Returns a duration of `ns` nanoseconds.
     #[inline]
     pub const fn from_ns(ns: u64) -> Self {
         Self(ns * PS_PER_NS)
     }
 
-    /// `us` microseconds.
+    /// Returns a duration of `us` microseconds.
     #[inline]
     pub const fn from_us(us: u64) -> Self {
         Self(us * PS_PER_US)
     }
 
-    /// `ms` milliseconds.
+    /// Returns a duration of `ms` milliseconds.
     #[inline]
     pub const fn from_ms(ms: u64) -> Self {
         Self(ms * PS_PER_MS)
     }
 
-    /// `s` seconds.
+    /// Returns a duration of `s` seconds.
     #[inline]
     pub const fn from_secs(s: u64) -> Self {
         Self(s * PS_PER_S)
     }
 
-    /// This length in picoseconds.
+    /// Returns the duration in picoseconds.
     #[inline]
     pub const fn as_ps(self) -> u64 {
         self.0
     }
 
-    /// This length in whole nanoseconds, rounded down.
+    /// Returns the duration in whole nanoseconds, rounded down.
     #[inline]
     pub const fn as_ns(self) -> u64 {
         self.0 / PS_PER_NS
     }
 
-    /// Microseconds with a fraction, for printing only.
+    /// Returns the duration in microseconds with a fraction, for printing only.
     pub fn as_us_f64(self) -> f64 {
         self.0 as f64 / PS_PER_US as f64
     }
 
-    /// Seconds with a fraction, for printing only.
+    /// Returns the duration in seconds with a fraction, for printing only.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / PS_PER_S as f64
     }
 
-    /// `self - other`, or zero when `other` is longer.
+    /// Returns `self - other`, or zero when `other` is longer.
     #[inline]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// `self * factor`, stopping at [`Duration::MAX`].
+    /// Returns `self * factor`, limited to [`Duration::MAX`].
     #[inline]
     pub const fn saturating_mul(self, factor: u64) -> Self {
         Self(self.0.saturating_mul(factor))
@@ -173,7 +173,7 @@ impl AddAssign for Duration {
 
 impl Sub for Duration {
     type Output = Duration;
-    /// Stops at zero.
+    /// Saturates at zero.
     #[inline]
     fn sub(self, other: Duration) -> Duration {
         self.saturating_sub(other)
@@ -196,13 +196,13 @@ impl Div<u64> for Duration {
     }
 }
 
-/// Prints with the largest unit that leaves at most three decimals: `1.5 us`, `320 us`, `80 ps`.
+/// Formats the value with the largest unit that needs at most three decimals: `1.5 us`, `320 us`, `80 ps`.
 fn fmt_ps(ps: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     const UNITS: [(u64, &str); 5] =
         [(PS_PER_S, "s"), (PS_PER_MS, "ms"), (PS_PER_US, "us"), (PS_PER_NS, "ns"), (1, "ps")];
     let (scale, unit) = UNITS.into_iter().find(|(scale, _)| ps >= *scale).unwrap_or((1, "ps"));
     let whole = ps / scale;
-    // Thousandths of the unit, truncated: exact for every value a plan can hold, stable for every other.
+    // Thousandths of the unit, truncated: exact for every value in a plan, deterministic for every other value.
     let thousandths = if scale == 1 { 0 } else { (ps % scale) / (scale / 1_000) };
     if thousandths == 0 {
         return write!(f, "{whole} {unit}");
@@ -238,7 +238,7 @@ impl fmt::Debug for Time {
 impl FromStr for Duration {
     type Err = UnitError;
 
-    /// Reads `100us`, `1.5 ms`, `320 us`, `0`: a decimal number and one of `ps ns us ms s`.
+    /// Parses `100us`, `1.5 ms`, `320 us`, `0`: a decimal number and one of `ps ns us ms s`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         const UNITS: &[(&str, u64)] =
             &[("ps", 1), ("ns", PS_PER_NS), ("us", PS_PER_US), ("ms", PS_PER_MS), ("s", PS_PER_S)];

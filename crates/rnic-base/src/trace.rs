@@ -1,11 +1,11 @@
-//! The fingerprint of a run.
+//! Hash of the events of a run.
 
 use core::fmt;
 
-/// A running 64-bit hash of everything that happened, in order.
+/// A running 64-bit hash of all events, in order.
 ///
-/// Two runs of the same plan and seed must end with the same value, on any machine (a test holds that). Not
-/// cryptographic: it tells accidents apart, not adversaries.
+/// Two runs of the same plan and seed must have the same final value on any machine (a test verifies that). The hash is
+/// not cryptographic: it detects accidental differences, not deliberate ones.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceHash(u64);
 
@@ -16,19 +16,20 @@ impl Default for TraceHash {
 }
 
 impl TraceHash {
-    /// The hash of nothing.
+    /// Creates the hash of no events.
     pub const fn new() -> Self {
         Self(0x243f_6a88_85a3_08d3)
     }
 
-    /// Takes in one word.
+    /// Adds one word to the hash.
     #[inline]
     pub const fn word(&mut self, word: u64) {
-        // One multiply and one rotate: every input bit reaches the high half, the rotate brings it back down.
+        // One multiplication and one rotation: every input bit affects the high half, and the rotation moves it back
+        // down.
         self.0 = (self.0 ^ word).wrapping_mul(0x9fb2_1c65_1e98_df25).rotate_left(29);
     }
 
-    /// The value so far, mixed so that every bit depends on every input.
+    /// Returns the hash so far, mixed so that every bit depends on every input.
     pub const fn value(&self) -> u64 {
         let mut hash = self.0;
         hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);

@@ -6,21 +6,21 @@ use core::str::FromStr;
 use crate::scaled::{UnitError, parse_scaled};
 use crate::time::Duration;
 
-/// A count of bytes.
+/// A number of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(u64);
 
 impl Bytes {
-    /// No bytes.
+    /// Zero bytes.
     pub const ZERO: Self = Self(0);
 
-    /// `bytes` bytes.
+    /// Creates a quantity of `bytes` bytes.
     #[inline]
     pub const fn new(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// The count.
+    /// Returns the number of bytes.
     #[inline]
     pub const fn get(self) -> u64 {
         self.0
@@ -45,7 +45,7 @@ impl fmt::Debug for Bytes {
 impl FromStr for Bytes {
     type Err = UnitError;
 
-    /// Reads `64KiB`, `220KB`, `1GiB`, `4096`: binary units are powers of 1024, decimal ones of 1000.
+    /// Parses `64KiB`, `220KB`, `1GiB`, `4096`: binary units are powers of 1024, decimal ones of 1000.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         const UNITS: &[(&str, u64)] = &[
             ("", 1),
@@ -69,33 +69,33 @@ impl FromStr for Bytes {
 pub struct BitRate(u64);
 
 impl BitRate {
-    /// Nothing at all.
+    /// A rate of zero.
     pub const ZERO: Self = Self(0);
 
-    /// `bits` bits per second.
+    /// Returns a rate of `bits` bits per second.
     #[inline]
     pub const fn bps(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// `gigabits` times 10^9 bits per second.
+    /// Returns a rate of `gigabits` times 10^9 bits per second.
     #[inline]
     pub const fn gbps(gigabits: u64) -> Self {
         Self(gigabits * 1_000_000_000)
     }
 
-    /// Bits per second.
+    /// Returns the rate in bits per second.
     #[inline]
     pub const fn as_bps(self) -> u64 {
         self.0
     }
 
-    /// Gigabits per second, for printing only.
+    /// Returns the rate in gigabits per second, for printing only.
     pub fn as_gbps_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// How long `bytes` take at this rate, rounded up to a whole picosecond.
+    /// Returns the time that `bytes` take at this rate, rounded up to a whole picosecond.
     ///
     /// # Panics
     /// When the rate is zero.
@@ -103,7 +103,7 @@ impl BitRate {
     pub const fn serialize(self, bytes: u64) -> Duration {
         assert!(self.0 > 0, "nothing is ever sent at a rate of zero");
         const PS_PER_S: u64 = 1_000_000_000_000;
-        // Every rate in practice divides 8 * 10^12 ps: 80 ps a byte at 100 Gbit/s, 200 at 40, 800 at 10.
+        // Every rate used in practice divides 8 * 10^12 ps: 80 ps per byte at 100 Gbit/s, 200 at 40, 800 at 10.
         if (8 * PS_PER_S).is_multiple_of(self.0) {
             return Duration::from_ps(bytes * (8 * PS_PER_S / self.0));
         }
@@ -111,12 +111,12 @@ impl BitRate {
         Duration::from_ps(bits.div_ceil(self.0 as u128) as u64)
     }
 
-    /// How many whole bytes pass in `span` at this rate.
+    /// Returns the number of whole bytes transferred in `span` at this rate.
     pub const fn bytes_in(self, span: Duration) -> u64 {
         (span.as_ps() as u128 * self.0 as u128 / 8_000_000_000_000) as u64
     }
 
-    /// The rate that moves `bytes` in `span`; zero when `span` is zero.
+    /// Returns the rate that transfers `bytes` in `span`; zero when `span` is zero.
     pub const fn from_transfer(bytes: u64, span: Duration) -> Self {
         if span.as_ps() == 0 {
             return Self::ZERO;
@@ -144,7 +144,7 @@ impl fmt::Debug for BitRate {
 impl FromStr for BitRate {
     type Err = UnitError;
 
-    /// Reads `100Gbps`, `40 Gbit/s`, `500Mbps`.
+    /// Parses `100Gbps`, `40 Gbit/s`, `500Mbps`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         const UNITS: &[(&str, u64)] = &[
             ("bps", 1),
