@@ -1,7 +1,8 @@
-//! Connection management: the messages that make and end a connection between two queue pairs.
+//! Connection management: the messages that establish and release a connection between two queue pairs.
 //!
-//! Source: InfiniBand Architecture volume 1, chapter 12 (messages), section 13.4 (the MAD header they share). These are
-//! the datagrams that adapters and Linux exchange, so that other stacks understand us and Wireshark dissects us.
+//! Source: InfiniBand Architecture volume 1, chapter 12 (messages), section 13.4 (the MAD header they share). The
+//! format is that of the datagrams exchanged by hardware adapters and Linux, so that other stacks interoperate and
+//! Wireshark dissects them.
 //!
 //! ```text
 //!  active side                       passive side
@@ -13,11 +14,11 @@
 //!          <-------------------------  DREP
 //! ```
 //!
-//! For datagrams, SIDR_REQ asks and SIDR_REP says which queue pair serves them.
+//! For datagrams, SIDR_REQ requests the queue pair that serves them, and SIDR_REP reports it.
 //!
-//! Here are formats only; who answers what and when is a body's business. **Not spoken:** MRA, LAP, APR (path
-//! migration): [`parse`] refuses them by attribute. Fields of other services (EE contexts, RDC) are reserved to us:
-//! zero when sent, ignored when received.
+//! This module holds formats only; the driver decides when each message is sent. **Not supported:** MRA, LAP, APR (path
+//! migration): [`parse`] rejects them by attribute. Fields of other services (EE contexts, RDC) are treated as
+//! reserved: zero when sent, ignored when received.
 
 mod disconnect;
 mod field;
@@ -46,26 +47,26 @@ use crate::gsi::MAD_LEN;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(clippy::large_enum_variant, reason = "all are a 256-byte datagram on the wire; few exist at a time")]
 pub enum Message {
-    /// REQ: asks for a connection.
+    /// REQ: requests a connection.
     Request(Request),
-    /// REJ: refuses, or gives up.
+    /// REJ: rejects a connection, or gives up establishing it.
     Reject(Reject),
-    /// REP: accepts.
+    /// REP: accepts a connection.
     Reply(Reply),
     /// RTU: the connection may be used.
     ReadyToUse(ReadyToUse),
-    /// DREQ: ends a connection.
+    /// DREQ: requests the end of a connection.
     DisconnectRequest(DisconnectRequest),
-    /// DREP: confirms the end.
+    /// DREP: confirms the end of a connection.
     DisconnectReply(DisconnectReply),
-    /// SIDR_REQ: asks for a queue pair that serves datagrams.
+    /// SIDR_REQ: requests the queue pair that serves datagrams of a service.
     LookupRequest(LookupRequest),
-    /// SIDR_REP: names it.
+    /// SIDR_REP: reports that queue pair.
     LookupReply(LookupReply),
 }
 
 impl Message {
-    /// The attribute that says which message a MAD holds.
+    /// Returns the attribute that identifies the message type in the MAD header.
     #[must_use]
     pub const fn attribute(&self) -> u16 {
         match self {
@@ -80,7 +81,7 @@ impl Message {
         }
     }
 
-    /// The attribute modifier: options of the messages that name a vendor.
+    /// Returns the attribute modifier: the vendor's options, in messages that carry a vendor.
     const fn modifier(&self) -> u32 {
         match self {
             Self::Request(message) => message.vendor.options,
@@ -91,21 +92,21 @@ impl Message {
     }
 }
 
-/// A message with its transaction: what one management datagram carries.
+/// A message with its transaction id: the content of one management datagram.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mad {
-    /// Joins the messages of one exchange: REQ, REP, REJ and RTU share one, DREQ and DREP another.
+    /// Identifies the exchange that a message belongs to: REQ, REP, REJ and RTU share one, DREQ and DREP another.
     pub transaction_id: u64,
     /// The message.
     pub message: Message,
 }
 
-/// Reads a connection management datagram.
+/// Parses a connection management datagram.
 ///
 /// # Errors
-/// [`CmError`] when the header is not that of a message that we speak, or the message contradicts itself. Values that
-/// are merely unknown (a reject reason, an MTU code) are kept: answering them takes a connection. No input makes it
-/// panic.
+/// [`CmError`] when the header is not that of a supported message, or when the message is inconsistent. Values that are
+/// merely unknown (a reject reason, an MTU code) are kept, because a response to them requires a connection. No input
+/// causes a panic.
 pub fn parse(mad: &[u8; MAD_LEN]) -> Result<Mad, CmError> {
     let (header, body) = mad::split(mad);
     let header = MadHeader::parse(header)?;
@@ -123,7 +124,7 @@ pub fn parse(mad: &[u8; MAD_LEN]) -> Result<Mad, CmError> {
     Ok(Mad { transaction_id: header.transaction_id, message })
 }
 
-/// Writes a connection management datagram.
+/// Encodes a connection management datagram.
 #[must_use]
 pub fn emit(mad: &Mad) -> [u8; MAD_LEN] {
     let mut out = [0; MAD_LEN];

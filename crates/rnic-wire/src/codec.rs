@@ -1,14 +1,14 @@
-//! Packets to bytes and back, in every format.
+//! Encoding and decoding of packets, in every format.
 //!
 //! A datagram is a UDP payload: base transport header, extended headers, payload, padding, ICRC. [`encode_headers`]
-//! writes what stands before the payload and [`decode`] reads it; neither touches payload or ICRC ([`crate::icrc`]),
-//! because a body has its payload in registered memory. [`assemble`] does all of it for whoever wants one buffer.
+//! writes the part before the payload and [`decode`] reads it; neither accesses payload or ICRC ([`crate::icrc`]),
+//! because a driver has its payload in registered memory. [`assemble`] writes the complete datagram into one buffer.
 //!
 //! Scope: reliable and unreliable connections, unreliable datagrams, CNPs. Datagrams for queue pairs 0 and 1 are
-//! management's, which has its own door, [`crate::gsi`].
+//! management datagrams and are handled by [`crate::gsi`].
 //!
-//! The layouts are in [`crate::header`], one file each; what IRN adds and why is in [`crate::header::irn`], FaSR in
-//! [`crate::header::fasr`].
+//! The layouts are in [`crate::header`], one file each; the IRN extensions and their reasons are in
+//! [`crate::header::irn`], those of FaSR in [`crate::header::fasr`].
 
 use core::ops::Range;
 
@@ -25,22 +25,22 @@ pub use crate::length::HEADERS_MAX;
 mod read;
 mod write;
 
-/// What a datagram turned out to be.
+/// A decoded datagram.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decoded {
-    /// The format that it says it has.
+    /// Format indicated by its headers.
     pub format: Format,
     /// Its headers.
     pub packet: Packet,
-    /// Where in the datagram its payload stands, without padding.
+    /// Byte range of the payload in the datagram, without padding.
     pub payload: Range<usize>,
 }
 
-/// Writes the base and extended transport headers of `packet`; gives their length.
+/// Writes the base and extended transport headers of `packet`; returns their length in bytes.
 ///
 /// # Errors
-/// [`EncodeError`] when `format` has no way to say what `packet` says, or `packet` lacks what `format` always says. The
-/// content of `out` is then undefined.
+/// [`EncodeError`] when `format` cannot represent a field of `packet`, or `packet` lacks a field that `format`
+/// requires. The content of `out` is then undefined.
 #[inline]
 pub fn encode_headers(format: Format, packet: &Packet, out: &mut [u8; HEADERS_MAX]) -> Result<usize, EncodeError> {
     let (opcode, len) = write::extended(format, &packet.headers, out)?;
@@ -52,16 +52,17 @@ pub fn encode_headers(format: Format, packet: &Packet, out: &mut [u8; HEADERS_MA
 }
 
 /// Reads the headers of a datagram, base transport header to ICRC, and checks that its length fits them. The ICRC is
-/// not checked: that takes the addresses too, see [`crate::icrc::verify`].
+/// not checked, because that requires the addresses too: see [`crate::icrc::verify`].
 ///
 /// # Errors
-/// [`WireError`] for whatever is not a packet of ours. No input makes it panic.
+/// [`WireError`] when the datagram is not a valid packet of a supported format. No input causes a panic.
 #[inline]
 pub fn decode(datagram: &[u8]) -> Result<Decoded, WireError> {
     decode_front(datagram, datagram.len())
 }
 
-/// As [`decode`], of a datagram of `len` bytes whose front alone is at hand: at least [`HEADERS_MAX`] bytes, or all.
+/// Like [`decode`], for a datagram of `len` bytes of which only the front is given: at least [`HEADERS_MAX`] bytes, or
+/// all of it.
 ///
 /// # Errors
 /// As [`decode`].
@@ -88,8 +89,8 @@ pub fn decode_front(front: &[u8], len: usize) -> Result<Decoded, WireError> {
     if is_shared { read::shared(&start) } else { read::extended(&start) }
 }
 
-/// Replaces the content of `out` by the whole datagram: headers, the gathered `payload`, padding, ICRC. For captures,
-/// checkers and tests; a body that has scatter/gather sends the parts from where they are.
+/// Replaces the content of `out` by the complete datagram: headers, the gathered `payload`, padding, ICRC. For
+/// captures, checkers and tests; a driver with scatter/gather I/O sends the parts without copying them.
 ///
 /// # Errors
 /// [`EncodeError`] as [`encode_headers`], or when the parts of `payload` do not add up to the packet's payload length.

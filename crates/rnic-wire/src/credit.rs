@@ -1,7 +1,7 @@
-//! Credit messages: how NICs of ours ask each other whether unreliable packets have been taken in.
+//! Credit messages: OpenRNIC NICs use them to query each other whether unreliable packets have been processed.
 //!
-//! Our own protocol (attribute 0x0010 of [our management datagrams](crate::vendor)). What the messages are for is told
-//! in `rnic-host`'s `credit.rs`.
+//! A protocol of OpenRNIC (attribute 0x0010 of [the vendor management datagrams](crate::vendor)). The use of the
+//! messages is described in `rnic-host`'s `credit.rs`.
 //!
 //! ```text
 //!        0               1               2               3
@@ -14,25 +14,25 @@ use crate::bytes::{be16, be64, put};
 use crate::gsi::MAD_LEN;
 use crate::vendor::{DATA_AT, Method, head, method_of};
 
-/// A credit message. The cookie is the asker's secret, and comes back.
+/// A credit message. The cookie is a secret of the requester, and is returned in the response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Credit {
-    /// Asks whether everything that came before on the same way has been taken in.
+    /// Requests confirmation that all packets that arrived earlier on the same path have been processed.
     Request {
-        /// Joins the answer to it.
+        /// Identifies the response to this request.
         cookie: u64,
-        /// The UDP port that the asker hears answers on.
+        /// UDP port on which the requester receives responses.
         answer_port: u16,
     },
-    /// It has.
+    /// Confirms that they have been processed.
     Answer {
-        /// Of the request.
+        /// Cookie of the request.
         cookie: u64,
     },
 }
 
 impl Credit {
-    /// Reads a management datagram; `None` when it is something else.
+    /// Parses a management datagram; returns `None` when it is not a credit message.
     #[must_use]
     pub fn parse(mad: &[u8; MAD_LEN]) -> Option<Self> {
         let cookie = be64(mad, 8);
@@ -42,7 +42,7 @@ impl Credit {
         }
     }
 
-    /// Writes it as a management datagram.
+    /// Encodes the message as a management datagram.
     #[must_use]
     pub fn emit(self) -> [u8; MAD_LEN] {
         let (method, cookie, answer_port) = match self {

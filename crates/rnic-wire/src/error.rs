@@ -1,18 +1,18 @@
-//! What can be wrong with bytes from the network, and with a packet that is to become bytes.
+//! Errors in received bytes, and in packets that are to be encoded.
 
 use crate::packet::Format;
 
-/// Why a datagram is not a packet that we understand: the peer's error, never ours. A body counts it and drops the
-/// datagram; none of these is answered (a NAK needs a connection to belong to).
+/// Reason why a datagram is not a valid packet: always an error of the peer. A driver counts it and drops the datagram;
+/// no response is sent to any of these (a NAK has to belong to a connection).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, thiserror::Error)]
 pub enum WireError {
-    /// The datagram ends inside its headers or its ICRC.
+    /// The datagram is too short for its headers or its ICRC.
     #[error("the datagram ends inside its headers")]
     Short,
-    /// The transport header version is neither RoCEv2's nor IRN's.
+    /// The transport header version is not that of RoCEv2, IRN or FaSR.
     #[error("unknown transport header version")]
     Version,
-    /// No packet of this version has this opcode.
+    /// The opcode is not defined for this version.
     #[error("unknown opcode")]
     Opcode,
     /// The partition key is not the default one.
@@ -24,7 +24,7 @@ pub enum WireError {
     /// The payload is longer or shorter than a packet with this opcode may carry.
     #[error("payload length does not fit the opcode")]
     PayloadLength,
-    /// An acknowledgement says something that has no meaning.
+    /// An acknowledgement has a syndrome without a meaning.
     #[error("reserved acknowledgement syndrome")]
     Syndrome,
     /// A management datagram that is not for the general services queue pair.
@@ -35,39 +35,39 @@ pub enum WireError {
     QueueKey,
 }
 
-/// Why a packet cannot be written in a format: the caller's error.
+/// Reason why a packet cannot be encoded in a format: an error of the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum EncodeError {
-    /// The format, or the packet's place in its message, has no room for a field that is there.
+    /// A field is present that the format, or the packet's position in its message, does not allow.
     #[error("a {format:?} packet of this kind and position cannot carry {field}")]
     Unexpected {
-        /// The format asked for.
+        /// The requested format.
         format: Format,
-        /// The field that has no place.
+        /// Name of the unexpected field.
         field: &'static str,
     },
-    /// The format, or the packet's place in its message, demands a field that is not there.
+    /// A field is absent that the format, or the packet's position in its message, requires.
     #[error("a {format:?} packet of this kind and position needs {field}")]
     Missing {
-        /// The format asked for.
+        /// The requested format.
         format: Format,
-        /// The field that is absent.
+        /// Name of the missing field.
         field: &'static str,
     },
-    /// A value does not fit the bits that it has.
+    /// A value exceeds the width of its field.
     #[error("{field} is {value}, more than {max}")]
     Range {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
         /// Its value.
         value: u32,
-        /// The largest that fits.
+        /// Largest value that fits.
         max: u32,
     },
-    /// The payload is longer or shorter than a packet of this kind may carry.
+    /// The payload is longer or shorter than a packet of this type may carry.
     #[error("a packet of this kind cannot carry a payload of {bytes} bytes")]
     PayloadLength {
-        /// The length asked for.
+        /// Requested length, in bytes.
         bytes: u32,
     },
 }

@@ -1,9 +1,9 @@
-//! What must hold for any bytes at all: one function for each parser.
+//! Properties that every parser must have for arbitrary input: one function for each parser.
 //!
-//! The fuzz targets in `/fuzz` call these with what a fuzzer thinks up, `tests/fuzz_bodies.rs` with a seeded stream, so
-//! that every ordinary test run has the same checks. Each function answers whether the parser accepted the input, so
-//! that a caller can see that it tests more than the first comparison. They panic when a promise is broken, and for no
-//! other reason; nothing but tests calls them.
+//! The fuzz targets in `/fuzz` call these with the fuzzer's input, `tests/fuzz_bodies.rs` with a seeded random stream,
+//! so that every ordinary test run has the same checks. Each function returns whether the parser accepted the input, so
+//! that a caller can verify that it tests more than the first comparison. They panic only when a property is violated;
+//! only tests call them.
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -20,16 +20,16 @@ use crate::length::ICRC_LEN;
 use crate::net::Addresses;
 use crate::packet::{AtomicOp, Format, Headers, PlacementOp};
 
-/// A parser and its promise.
+/// A parser under test and the check of its properties.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// The name of its binary in `/fuzz`.
+    /// Name of its binary in `/fuzz`.
     pub name: &'static str,
-    /// Checks one input; whether the parser accepted it.
+    /// Checks one input; returns whether the parser accepted it.
     pub check: fn(&[u8]) -> bool,
 }
 
-/// Every target.
+/// All targets.
 pub const TARGETS: [Target; 20] = [
     Target { name: "roce", check: roce },
     Target { name: "irn", check: irn },
@@ -53,31 +53,31 @@ pub const TARGETS: [Target; 20] = [
     Target { name: "hello", check: hello },
 ];
 
-/// RoCEv2 datagrams, of every service.
+/// Checks RoCEv2 datagrams of every service.
 ///
 /// # Panics
-/// When what decodes does not encode to the same bytes.
+/// When a decoded packet does not encode to the same bytes.
 pub fn roce(data: &[u8]) -> bool {
     datagram(data, irn::VERSION_ROCE)
 }
 
-/// IRN datagrams.
+/// Checks IRN datagrams.
 ///
 /// # Panics
-/// When what decodes does not encode to the same bytes.
+/// When a decoded packet does not encode to the same bytes.
 pub fn irn(data: &[u8]) -> bool {
     datagram(data, irn::VERSION_IRN)
 }
 
-/// FaSR datagrams.
+/// Checks FaSR datagrams.
 ///
 /// # Panics
-/// When what decodes does not encode to the same bytes.
+/// When a decoded packet does not encode to the same bytes.
 pub fn fasr(data: &[u8]) -> bool {
     datagram(data, fasr::VERSION)
 }
 
-/// Decodes `data`, as it is and then with the given version in it.
+/// Decodes `data` unchanged, and then with the given version.
 fn datagram(data: &[u8], version: u8) -> bool {
     if let Ok(decoded) = codec::decode(data) {
         encodes_again(data, &decoded);
@@ -95,7 +95,7 @@ fn datagram(data: &[u8], version: u8) -> bool {
     }
 }
 
-/// What was decoded says where everything is, and encodes to the bytes that it came from.
+/// Checks that a decoded packet has the correct offsets and lengths, and that it encodes to the original bytes.
 fn encodes_again(data: &[u8], decoded: &Decoded) {
     let Decoded { format, packet, payload } = decoded;
     assert_eq!(payload.len(), packet.payload_len as usize);
@@ -110,7 +110,7 @@ fn encodes_again(data: &[u8], decoded: &Decoded) {
     assert_eq!(headers[..len], expected);
 }
 
-/// Sets what receivers ignore to what we send.
+/// Sets the bits that receivers ignore to the values that OpenRNIC sends.
 fn clear_reserved(headers: &mut [u8], decoded: &Decoded) {
     let extended = bth::LEN;
     let end = headers.len();
@@ -158,10 +158,11 @@ fn clear_reserved(headers: &mut [u8], decoded: &Decoded) {
     }
 }
 
-/// Falcon messages, as they are and then with the right version in them.
+/// Checks Falcon messages, unchanged and then with the correct version.
 ///
 /// # Panics
-/// When what decodes does not come back, or comes back with bits from nowhere.
+/// When a decoded message does not encode and decode to the same message, or its encoding has bits that the input does
+/// not have.
 pub fn falcon(data: &[u8]) -> bool {
     message_comes_back(data);
     let mut data = data.to_vec();
@@ -171,10 +172,11 @@ pub fn falcon(data: &[u8]) -> bool {
     message_comes_back(&data)
 }
 
-/// Falcon inside PSP, in clear.
+/// Checks cleartext Falcon inside PSP.
 ///
 /// # Panics
-/// When what decodes does not come back, its parts do not make the whole, or its front says anything else.
+/// When a decoded header does not encode to the same bits, the parts of the layout do not cover the datagram, or
+/// decoding its front gives another result.
 pub fn falcon_datagram(data: &[u8]) -> bool {
     front_says_the_same(data);
     let Ok((header, layout)) = falcon::psp::parse(data) else {
@@ -206,10 +208,10 @@ pub fn falcon_datagram(data: &[u8]) -> bool {
     }
 }
 
-/// Falcon inside ESP, in clear.
+/// Checks cleartext Falcon inside ESP.
 ///
 /// # Panics
-/// When header, message, trailer and check value do not make the whole, or do not come back as they were.
+/// When header, message, trailer and check value do not cover the datagram, or do not encode to the same bytes.
 pub fn falcon_esp(data: &[u8]) -> bool {
     use falcon::{esp, psp::Cipher};
     let Ok((header, layout)) = esp::parse(data) else { return false };
@@ -230,10 +232,12 @@ pub fn falcon_esp(data: &[u8]) -> bool {
     falcon::codec::decode(&data[message], header.iv.timestamp).is_ok()
 }
 
-/// The front of a datagram, as long as all headers can be, says what the whole does.
+/// Checks that decoding the front of a datagram, of the largest length of all headers, gives the same result as
+/// decoding all of it.
 fn front_says_the_same(data: &[u8]) {
     const FRONT_MAX: usize = falcon::psp::LEN_MAX + falcon::HEADERS_MAX;
-    // Without the check value, as it travels through memory. What is shorter than headers may fail of something else.
+    // The check value is excluded, as in a datagram passed through memory. Input shorter than the headers may fail with
+    // another error.
     let Some(len) = data.len().checked_sub(falcon::psp::ICV_LEN).filter(|len| *len >= falcon::psp::LEN_MAX) else {
         return;
     };
@@ -246,7 +250,7 @@ fn front_says_the_same(data: &[u8]) {
     assert_eq!(alone, falcon::codec::decode(&data[message], header.iv.timestamp));
 }
 
-/// What a message says is written with bits that were there and no others, and says the same again.
+/// Checks that a decoded message is encoded only with bits of the input, and decodes to the same message again.
 fn message_comes_back(data: &[u8]) -> bool {
     let timestamp = falcon::Timestamp::new(7);
     let Ok(falcon::Decoded { packet, payload }) = falcon::codec::decode(data, timestamp) else {
@@ -266,16 +270,16 @@ fn message_comes_back(data: &[u8]) -> bool {
     true
 }
 
-/// Reserved bits are sent as zero, so what is written has only bits that were read.
+/// Checks that only bits that were read are written, because reserved bits are sent as zero.
 fn no_bit_from_nowhere(read: &[u8], written: &[u8]) {
     let added = read.iter().zip(written).position(|(before, after)| after & !before != 0);
     assert_eq!(added, None, "a bit from nowhere");
 }
 
-/// ICRC of any datagram between any addresses: what is right verifies, one wrong bit does not.
+/// Checks the ICRC of any datagram between any addresses: a correct one is accepted, one with a wrong bit is not.
 ///
 /// # Panics
-/// When it is otherwise.
+/// When that does not hold.
 pub fn icrc(data: &[u8]) -> bool {
     let Some((chosen, datagram)) = data.split_first_chunk::<40>() else {
         return false;
@@ -298,22 +302,22 @@ pub fn icrc(data: &[u8]) -> bool {
     true
 }
 
-/// Two addresses of the version that the last byte chooses.
+/// Returns two addresses of the IP version selected by the last byte.
 fn addresses(chosen: &[u8; 40]) -> Addresses {
     let word = |at: usize| u16::from_be_bytes([chosen[at], chosen[at + 1]]);
     let octets = |at: usize| -> [u8; 16] { chosen[at..at + 16].try_into().expect("sixteen bytes") };
     let ip = |at: usize| match chosen[39] & 1 {
         0 => Ipv4Addr::from_bits(u32::from(word(at)) << 16 | u32::from(word(at + 2))).into(),
-        // Never IPv4 in disguise, which would make a pair of two versions.
+        // Never an IPv4-mapped address, because the pair could then have two IP versions.
         _ => Ipv6Addr::from(u128::from_be_bytes(octets(at)) | 1 << 127).into(),
     };
     Addresses::new(SocketAddr::new(ip(0), word(32)), SocketAddr::new(ip(16), word(34))).expect("both of one version")
 }
 
-/// ICRC of captured IP packets.
+/// Checks the ICRC of captured IP packets.
 ///
 /// # Panics
-/// When a wrong bit in the ICRC passes.
+/// When an ICRC with a wrong bit is accepted.
 pub fn ip_packet(data: &[u8]) -> bool {
     let right = icrc::verify_ip_packet(data);
     if right {
@@ -326,10 +330,10 @@ pub fn ip_packet(data: &[u8]) -> bool {
     right
 }
 
-/// Management datagrams.
+/// Checks management datagrams.
 ///
 /// # Panics
-/// When what decodes does not come back, or its MAD does not.
+/// When a decoded datagram, or its MAD, does not encode to the same value.
 pub fn gsi(data: &[u8]) -> bool {
     let Ok(packet) = gsi::decode(data) else {
         return false;
@@ -346,71 +350,71 @@ pub fn gsi(data: &[u8]) -> bool {
     true
 }
 
-/// REQ messages.
+/// Checks REQ messages.
 ///
 /// # Panics
-/// When what parses does not come back.
+/// When a parsed value does not encode to the same value.
 pub fn cm_request(data: &[u8]) -> bool {
     message(cm::Request::ATTRIBUTE, data)
 }
 
-/// REJ messages.
+/// Checks REJ messages.
 ///
 /// # Panics
-/// When what parses does not come back.
+/// When a parsed value does not encode to the same value.
 pub fn cm_reject(data: &[u8]) -> bool {
     message(cm::Reject::ATTRIBUTE, data)
 }
 
-/// REP messages.
+/// Checks REP messages.
 ///
 /// # Panics
-/// When what parses does not come back.
+/// When a parsed value does not encode to the same value.
 pub fn cm_reply(data: &[u8]) -> bool {
     message(cm::Reply::ATTRIBUTE, data)
 }
 
-/// RTU messages.
+/// Checks RTU messages.
 ///
 /// # Panics
-/// When what parses does not come back.
+/// When a parsed value does not encode to the same value.
 pub fn cm_ready_to_use(data: &[u8]) -> bool {
     message(cm::ReadyToUse::ATTRIBUTE, data)
 }
 
-/// DREQ messages.
+/// Checks DREQ messages.
 ///
 /// # Panics
-/// When what parses does not come back.
+/// When a parsed value does not encode to the same value.
 pub fn cm_disconnect_request(data: &[u8]) -> bool {
     message(cm::DisconnectRequest::ATTRIBUTE, data)
 }
 
-/// DREP messages.
+/// Checks DREP messages.
 ///
 /// # Panics
-/// When what parses does not come back.
+/// When a parsed value does not encode to the same value.
 pub fn cm_disconnect_reply(data: &[u8]) -> bool {
     message(cm::DisconnectReply::ATTRIBUTE, data)
 }
 
-/// SIDR_REQ messages.
+/// Checks SIDR_REQ messages.
 ///
 /// # Panics
-/// When what parses does not come back.
+/// When a parsed value does not encode to the same value.
 pub fn cm_lookup_request(data: &[u8]) -> bool {
     message(cm::LookupRequest::ATTRIBUTE, data)
 }
 
-/// SIDR_REP messages.
+/// Checks SIDR_REP messages.
 ///
 /// # Panics
-/// When what parses does not come back.
+/// When a parsed value does not encode to the same value.
 pub fn cm_lookup_reply(data: &[u8]) -> bool {
     message(cm::LookupReply::ATTRIBUTE, data)
 }
 
-/// Parses `data` as a message behind the header that says so.
+/// Parses `data` as the message of type `attribute`, behind a header with that attribute.
 fn message(attribute: u16, data: &[u8]) -> bool {
     let mut bytes = [0; gsi::MAD_LEN];
     let len = data.len().min(bytes.len() - 24);
@@ -427,17 +431,17 @@ fn message(attribute: u16, data: &[u8]) -> bool {
     }
 }
 
-/// What was parsed is written with bits that were there and no others, and parses to the same.
+/// Checks that a parsed message is encoded only with bits of the input, and parses to the same message.
 fn comes_back(bytes: &[u8; gsi::MAD_LEN], mad: &cm::Mad) {
     let written = cm::emit(mad);
     no_bit_from_nowhere(bytes, &written);
     assert_eq!(cm::parse(&written).as_ref(), Ok(mad));
 }
 
-/// IP addressing in the private data of a REQ.
+/// Checks the IP addressing header in the private data of a REQ.
 ///
 /// # Panics
-/// When what parses does not come back.
+/// When a parsed value does not encode to the same value.
 pub fn cm_ip_request(data: &[u8]) -> bool {
     let private = PrivateData::new(&data[..data.len().min(92)]).expect("at most 92 bytes");
     let Some(request) = IpRequest::parse(&private) else {
@@ -448,19 +452,19 @@ pub fn cm_ip_request(data: &[u8]) -> bool {
     true
 }
 
-/// Credit messages.
+/// Checks credit messages.
 ///
 /// # Panics
-/// When what parses does not come back, or the connection manager would take it for a message of its own.
+/// When a parsed message does not encode to the same value, or the connection manager would also accept it.
 pub fn credit(data: &[u8]) -> bool {
     own_message(data, Credit::parse, |message| message.emit())
 }
 
-/// Hello messages.
+/// Checks hello messages.
 ///
 /// # Panics
-/// When what parses does not come back, names what cannot be printed, or the connection manager would take it for a
-/// message of its own.
+/// When a parsed message does not encode to the same value, contains unprintable names, or would also be accepted by
+/// the connection manager.
 pub fn hello(data: &[u8]) -> bool {
     own_message(data, Hello::parse, |message| {
         let name = message.terms.transport.as_str();
@@ -469,7 +473,7 @@ pub fn hello(data: &[u8]) -> bool {
     })
 }
 
-/// A management datagram of our own.
+/// Checks a vendor management datagram of OpenRNIC.
 fn own_message<M: PartialEq + core::fmt::Debug>(
     data: &[u8],
     parse: fn(&[u8; gsi::MAD_LEN]) -> Option<M>,
@@ -488,5 +492,5 @@ fn own_message<M: PartialEq + core::fmt::Debug>(
     true
 }
 
-/// Datagrams beyond this tell nothing new and take their time.
+/// Longer datagrams do not test any additional case and take much time.
 const MOST_BYTES: usize = 16_384;

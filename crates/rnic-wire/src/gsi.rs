@@ -1,8 +1,8 @@
-//! Management datagrams: what goes to queue pair 1, the general services interface.
+//! Management datagrams: packets for queue pair 1, the general services interface.
 //!
 //! Source: InfiniBand Architecture volume 1, section 13.5 (MADs over unreliable datagrams), annex A17. Such a datagram
-//! is an unreliable datagram Send in one packet: BTH, DETH with the well-known queue key, 256 bytes, ICRC. The
-//! 256 bytes are [`crate::cm`]'s.
+//! is an unreliable datagram Send in one packet: BTH, DETH with the well-known queue key, 256 bytes, ICRC. The format
+//! of the 256 bytes is in [`crate::cm`].
 
 use rnic_base::Psn;
 
@@ -16,16 +16,16 @@ use crate::length::ICRC_LEN;
 use crate::net::Addresses;
 use crate::packet::{PacketFlags, Qpn};
 
-/// Bytes of a management datagram's payload.
+/// Length of a management datagram's payload in bytes.
 pub const MAD_LEN: usize = 256;
 
-/// Bytes of headers, base transport header and DETH.
+/// Length of the headers in bytes: base transport header and DETH.
 pub const HEADERS_LEN: usize = bth::LEN + deth::LEN;
 
-/// Bytes of the whole UDP payload.
+/// Length of the complete UDP payload in bytes.
 pub const DATAGRAM_LEN: usize = HEADERS_LEN + MAD_LEN + ICRC_LEN;
 
-/// The queue key of every general services queue pair.
+/// Queue key of every general services queue pair.
 pub const QUEUE_KEY: u32 = 0x8001_0000;
 
 /// Opcode of an unreliable datagram Send in one packet.
@@ -34,16 +34,16 @@ pub const OPCODE: u8 = 0x64;
 /// A management datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GsiPacket<'a> {
-    /// The queue pair that sent it: 1, unless a program speaks for itself.
+    /// Queue pair that sent it: 1, unless a program sends management datagrams from its own queue pair.
     pub source_qpn: Qpn,
-    /// Counts the sender's datagrams; nobody waits for one.
+    /// Sequence number of the sender's datagrams; no receiver checks it.
     pub psn: Psn,
-    /// What it carries.
+    /// Payload.
     pub mad: &'a [u8; MAD_LEN],
 }
 
 impl GsiPacket<'_> {
-    /// The whole UDP payload, ICRC included.
+    /// Returns the complete UDP payload, including the ICRC.
     #[must_use]
     pub fn encode(&self, addresses: &Addresses) -> [u8; DATAGRAM_LEN] {
         let mut bth = [0; bth::LEN];
@@ -70,18 +70,18 @@ impl GsiPacket<'_> {
     }
 }
 
-/// Whether a datagram is for [`decode`] rather than [`crate::codec::decode`], judged by its opcode and the queue pair
-/// that it is for.
+/// Returns whether a datagram is to be decoded by [`decode`] rather than [`crate::codec::decode`], by its opcode and
+/// destination queue pair.
 #[inline]
 #[must_use]
 pub fn is_gsi(datagram: &[u8]) -> bool {
     datagram.first() == Some(&OPCODE) && datagram.get(5..8) == Some(&[0, 0, 1])
 }
 
-/// Reads a management datagram. The ICRC is not checked, see [`crate::icrc::verify`].
+/// Decodes a management datagram. The ICRC is not checked, see [`crate::icrc::verify`].
 ///
 /// # Errors
-/// [`WireError`] for whatever is not a management datagram for queue pair 1. No input makes it panic.
+/// [`WireError`] when it is not a valid management datagram for queue pair 1. No input causes a panic.
 pub fn decode(datagram: &[u8]) -> Result<GsiPacket<'_>, WireError> {
     let (header, rest) = BthView::split(datagram)?;
     if header.version() != VERSION_ROCE {

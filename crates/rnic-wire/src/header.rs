@@ -1,8 +1,9 @@
-//! One file per header: a view over bytes that were checked for length, and how its representation is written.
+//! Header layouts, one file per header: a view over bytes that were checked for length, and the encoder of its
+//! representation.
 //!
-//! A view is made by `split`, which takes the header off the front of a slice and answers [`crate::WireError::Short`]
-//! when there is too little; after that no accessor can fail or panic. Reserved bits are sent as zero and ignored when
-//! received, as the InfiniBand Architecture asks everywhere.
+//! A view is made by `split`, which splits the header off the front of a slice and returns [`crate::WireError::Short`]
+//! when the slice is too short; after that no accessor can fail or panic. Reserved bits are sent as zero and ignored
+//! when received, as the InfiniBand Architecture generally requires.
 
 pub mod aeth;
 pub mod atomic_ack_eth;

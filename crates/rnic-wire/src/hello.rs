@@ -1,8 +1,10 @@
-//! Hello messages: how NICs of ours tell each other what a queue pair goes by, so that ends that do not fit are named.
+//! Hello messages: OpenRNIC NICs use them to exchange the settings of queue pairs, so that incompatible ends are
+//! detected and reported.
 //!
-//! Our own protocol (attribute 0x0011 of [our management datagrams](crate::vendor)). Who connects queue pairs without
-//! the connection manager exchanges numbers and no settings; what the messages are for is told in `rnic-host`'s
-//! `hello.rs`. A question says what the asker's end goes by, the answer what the other's does.
+//! A protocol of OpenRNIC (attribute 0x0011 of [the vendor management datagrams](crate::vendor)). Programs that connect
+//! queue pairs without the connection manager exchange numbers but no settings; the use of the messages is described in
+//! `rnic-host`'s `hello.rs`. A request carries the settings of the requester's end, the response those of the other
+//! end.
 //!
 //! ```text
 //!        0               1               2               3
@@ -22,36 +24,36 @@ use crate::vendor::{DATA_AT, Method, head, method_of};
 /// A hello message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// It answers a question; else it is one.
+    /// True for a response, false for a request.
     pub is_answer: bool,
-    /// The queue pair of whoever says it.
+    /// Queue pair that sends the message.
     pub from: Qpn,
-    /// The queue pair that it is for.
+    /// Destination queue pair.
     pub to: Qpn,
-    /// What `from` goes by.
+    /// Settings of `from`.
     pub terms: Terms,
 }
 
-/// What both ends of a connection must have alike.
+/// Settings that must be equal at both ends of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
     /// Name of the transport.
     pub transport: TransportName,
-    /// Payload bytes of a full packet.
+    /// Payload of a full packet in bytes.
     pub mtu: u32,
-    /// Of Falcon: order, errors, flows, protection, in a word that `rnic-host` makes. 0 for other transports.
+    /// Falcon settings: order, errors, flows, protection, in a word encoded by `rnic-host`. 0 for other transports.
     pub falcon: u32,
 }
 
-/// The name of a transport as it travels: letters, digits and hyphens.
+/// Name of a transport as transmitted: lower-case letters, digits and hyphens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TransportName([u8; TransportName::LEN_MAX]);
 
 impl TransportName {
-    /// Letters of the longest name.
+    /// Length of the longest name in bytes.
     pub const LEN_MAX: usize = 24;
 
-    /// `None` when it is empty or too long, or has letters that no name has.
+    /// Returns the name; `None` when it is empty or too long, or has characters that are not allowed.
     #[must_use]
     pub fn new(name: &str) -> Option<Self> {
         let mut bytes = [0; Self::LEN_MAX];
@@ -67,17 +69,17 @@ impl TransportName {
         is_name.then_some(name)
     }
 
-    /// As text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(Self::LEN_MAX);
-        // Before it is parsed it may be anything, and then it is no name.
+        // Before validation the bytes are arbitrary; invalid UTF-8 results in an empty name, which is rejected.
         core::str::from_utf8(&self.0[..len]).unwrap_or_default()
     }
 }
 
 impl Hello {
-    /// Reads a management datagram; `None` when it is something else, or names no transport.
+    /// Parses a management datagram; returns `None` when it is not a hello message, or its transport name is invalid.
     #[must_use]
     pub fn parse(mad: &[u8; MAD_LEN]) -> Option<Self> {
         let method = method_of(mad, ATTRIBUTE)?;
@@ -87,7 +89,7 @@ impl Hello {
         Some(Self { is_answer: method == Method::GetResp, from: number(9), to: number(13), terms })
     }
 
-    /// Writes it as a management datagram.
+    /// Encodes the message as a management datagram.
     #[must_use]
     pub fn emit(&self) -> [u8; MAD_LEN] {
         let method = if self.is_answer { Method::GetResp } else { Method::Get };

@@ -1,8 +1,8 @@
-//! The invariant CRC: what protects a packet from its sender to its receiver.
+//! The invariant CRC, which protects a packet from its sender to its receiver.
 //!
-//! Source: InfiniBand Architecture volume 1, section 7.8.1, and annex A17 for UDP; byte order as every RoCEv2 adapter
-//! and Linux have it. The CRC is that of Ethernet (reflected 0x04c11db7, all ones before and after), sent low byte
-//! first, over everything that the network must not change; what it may change counts as ones:
+//! Source: InfiniBand Architecture volume 1, section 7.8.1, and annex A17 for UDP; byte order as in every RoCEv2
+//! adapter and Linux. The CRC is that of Ethernet (reflected 0x04c11db7, all ones before and after), sent low byte
+//! first, over all fields that the network must not change; fields that it may change are replaced by ones:
 //!
 //! ```text
 //!  8 bytes     ff ff ff ff ff ff ff ff      in place of InfiniBand's local route header
@@ -13,11 +13,11 @@
 //!  ...         the rest: extended headers, payload, padding
 //! ```
 //!
-//! Everything before the BTH depends on addresses and length only: [`IcrcPrefix`] is the CRC that far, four bytes to
-//! keep for each peer and length.
+//! Everything before the BTH depends on addresses and length only: [`IcrcPrefix`] is the CRC up to that point, four
+//! bytes stored for each peer and length.
 //!
-//! The arithmetic is the `crc32fast` crate's. `benches/icrc.rs` compares it with `crc-fast`: two to four times faster
-//! up to 64 bytes, 1.2 to 1.4 times at 1 KiB, level at 4 KiB; and headers are always short.
+//! The CRC is computed by the `crc32fast` crate. `benches/icrc.rs` compares it with `crc-fast`: two to four times
+//! faster up to 64 bytes, 1.2 to 1.4 times at 1 KiB, equal at 4 KiB; and headers are always short.
 
 mod identification;
 
@@ -36,7 +36,8 @@ use crate::net::{
 pub struct IcrcPrefix(u32);
 
 impl IcrcPrefix {
-    /// For datagrams of `udp_payload_len` bytes (base transport header through ICRC) as our hosts send them.
+    /// Returns the prefix for datagrams of `udp_payload_len` bytes (base transport header through ICRC) with the IP
+    /// headers that OpenRNIC hosts send.
     ///
     /// # Panics
     /// When no datagram can be that long ([`net::UDP_PAYLOAD_MAX`]).
@@ -45,11 +46,11 @@ impl IcrcPrefix {
         Self::with_identification(addresses, udp_payload_len, 0)
     }
 
-    /// As [`IcrcPrefix::new`], for IPv4 packets with another identification than 0: the later segments of what the
-    /// kernel cuts. IPv6 has none.
+    /// Like [`IcrcPrefix::new`], for IPv4 packets with another identification than 0: segments after the first when the
+    /// kernel splits a GSO buffer. IPv6 has no identification.
     ///
     /// # Panics
-    /// As [`IcrcPrefix::new`].
+    /// As for [`IcrcPrefix::new`].
     #[must_use]
     pub fn with_identification(addresses: &Addresses, udp_payload_len: u32, identification: u16) -> Self {
         let mut headers = [0; net::IP_UDP_MAX];
@@ -58,14 +59,14 @@ impl IcrcPrefix {
         Self::of_headers(&mut headers[..len], len - UDP_LEN as usize)
     }
 
-    /// As this, made for IPv4 packets with identification 0, for those with `identification`.
+    /// Converts a prefix made for IPv4 packets with identification 0 to one for packets with `identification`.
     #[inline]
     #[must_use]
     pub fn renumbered(self, identification: u16) -> Self {
         Self(self.0 ^ identification::difference_of_prefixes(identification))
     }
 
-    /// Masks IP and UDP headers in place and takes their CRC.
+    /// Masks IP and UDP headers in place and returns the prefix computed over them.
     fn of_headers(headers: &mut [u8], ip_len: usize) -> Self {
         if ip_len == IPV4_LEN as usize {
             headers[1] = 0xff; // type of service
@@ -82,14 +83,14 @@ impl IcrcPrefix {
         Self(hasher.finalize())
     }
 
-    /// The CRC so far, for code that goes on with it by means of its own.
+    /// Returns the intermediate CRC, for code that continues it with its own CRC implementation.
     #[inline]
     #[must_use]
     pub fn state(self) -> u32 {
         self.0
     }
 
-    /// Goes on with the first bytes of the datagram: at least the base transport header.
+    /// Continues with the first bytes of the datagram: at least the base transport header.
     ///
     /// # Panics
     /// When `headers` is shorter than a base transport header.
@@ -98,7 +99,8 @@ impl IcrcPrefix {
     pub fn start(self, headers: &[u8]) -> Icrc {
         assert!(headers.len() >= bth::LEN, "the mask needs a whole base transport header");
         let mut hasher = Hasher::new_with_initial(self.0);
-        // One block with the masked byte in it, as large as is cheap to copy, so that the rest is hashed in one go.
+        // One block with the masked byte in it, as large as is cheap to copy, so that the hasher processes the rest in
+        // one call.
         let mut block = [0; FIRST_BLOCK];
         let (first, rest) = headers.split_at(headers.len().min(FIRST_BLOCK));
         block[..first.len()].copy_from_slice(first);
@@ -110,7 +112,7 @@ impl IcrcPrefix {
         Icrc(hasher)
     }
 
-    /// Whether the last four bytes of `datagram` are its ICRC.
+    /// Returns whether the last four bytes of `datagram` are its ICRC.
     #[inline]
     #[must_use]
     pub fn verify(self, datagram: &[u8]) -> bool {
@@ -121,12 +123,12 @@ impl IcrcPrefix {
     }
 }
 
-/// An ICRC in the making: takes a datagram slice by slice.
+/// An ICRC in computation: accepts a datagram slice by slice.
 #[derive(Clone, Debug)]
 pub struct Icrc(Hasher);
 
 impl Icrc {
-    /// Begins a datagram of `udp_payload_len` bytes (base transport header through ICRC) with its `headers`.
+    /// Starts a datagram of `udp_payload_len` bytes (base transport header through ICRC) with its `headers`.
     ///
     /// # Panics
     /// When no datagram can be that long, or `headers` is shorter than a base transport header.
@@ -135,13 +137,13 @@ impl Icrc {
         IcrcPrefix::new(addresses, udp_payload_len).start(headers)
     }
 
-    /// Goes on with the next bytes: payload, padding.
+    /// Continues with the next bytes: payload, padding.
     #[inline]
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The ICRC as it travels.
+    /// Returns the ICRC as transmitted.
     #[inline]
     #[must_use]
     pub fn finish(self) -> [u8; ICRC_LEN] {
@@ -149,8 +151,8 @@ impl Icrc {
     }
 }
 
-/// Whether the last four bytes of `datagram` are its ICRC, given that it came with identification 0. False, too, for
-/// what is too short or too long to be a datagram.
+/// Returns whether the last four bytes of `datagram` are its ICRC, assuming that it was received with IPv4
+/// identification 0. Also returns false when the input is too short or too long to be a datagram.
 #[must_use]
 pub fn verify(addresses: &Addresses, datagram: &[u8]) -> bool {
     match u32::try_from(datagram.len()) {
@@ -159,9 +161,9 @@ pub fn verify(addresses: &Addresses, datagram: &[u8]) -> bool {
     }
 }
 
-/// Whether a captured IP packet (IPv4 without options or IPv6 without extensions, then UDP) ends with its ICRC,
-/// whatever its identification and flags. Bytes behind the IP packet's end, such as Ethernet padding, are ignored.
-/// False, too, for what is not such a packet.
+/// Returns whether a captured IP packet (IPv4 without options or IPv6 without extensions, then UDP) ends with its ICRC,
+/// for any identification and flags. Bytes behind the IP packet's end, such as Ethernet padding, are ignored. Also
+/// returns false when the input is not such a packet.
 #[must_use]
 pub fn verify_ip_packet(packet: &[u8]) -> bool {
     let Some((headers, ip_len, datagram)) = split_ip_packet(packet) else {
@@ -173,7 +175,7 @@ pub fn verify_ip_packet(packet: &[u8]) -> bool {
     IcrcPrefix::of_headers(masked, ip_len).verify(datagram)
 }
 
-/// IP and UDP headers, the length of the IP header, and the UDP payload as far as the UDP length says.
+/// Splits a packet into IP and UDP headers, the length of the IP header, and the UDP payload up to the UDP length.
 fn split_ip_packet(packet: &[u8]) -> Option<(&[u8], usize, &[u8])> {
     let (ip_len, protocol_at) = match packet.first()? {
         0x45 => (IPV4_LEN as usize, 9),
@@ -190,8 +192,8 @@ fn split_ip_packet(packet: &[u8]) -> Option<(&[u8], usize, &[u8])> {
 /// CRC of eight bytes of ones, InfiniBand's masked local route header.
 const AFTER_ROUTE_HEADER: u32 = 0x2144_df1c;
 
-/// Bytes of a datagram that are copied to mask one of them: four of the hasher's 16-byte steps, and no headers are
-/// longer.
+/// Number of bytes of a datagram that are copied in order to mask one of them: four of the hasher's 16-byte steps, and
+/// at least as long as all headers.
 const FIRST_BLOCK: usize = 64;
 
 const _: () = assert!(FIRST_BLOCK >= crate::length::HEADERS_MAX);

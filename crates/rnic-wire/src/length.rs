@@ -1,4 +1,4 @@
-//! How long a packet is on the wire, without encoding it: the fabric asks for every packet.
+//! Length of a packet on the wire, computed without encoding it, because the fabric needs it for every packet.
 
 use crate::header::{
     aeth, atomic_ack_eth, atomic_eth, bth, cnp, deth, fasr, ieth, immdt, irn, placement, reth, xrceth,
@@ -6,14 +6,15 @@ use crate::header::{
 use crate::net::{self, IpVersion};
 use crate::packet::{Format, Headers, Packet, SendTail};
 
-/// Bytes of the invariant CRC that ends every packet.
+/// Length of the invariant CRC at the end of every packet, in bytes.
 pub const ICRC_LEN: usize = 4;
 
-/// Most bytes of headers that a packet has: an atomic request in [`Format::Fasr`].
+/// Largest length of a packet's headers in bytes: that of an atomic request in [`Format::Fasr`].
 pub const HEADERS_MAX: usize = bth::LEN + atomic_eth::LEN + irn::WQE_SN_LEN + fasr::EXPECTS_LEN;
 
-/// Most bytes of headers that a packet with payload has, and eight to spare. How much payload fits on a path goes by
-/// this: both ends must come to the same, so it stays when a packet without payload grows.
+/// Largest length of the headers of a packet with payload in bytes, and eight more in reserve. The payload that fits on
+/// a path is computed from this: both ends must get the same result, so the value stays the same when the headers of a
+/// packet without payload grow.
 pub const DATA_HEADERS_MAX: usize = bth::LEN + reth::LEN + immdt::LEN + irn::WQE_SN_LEN + 8;
 
 const _: () = assert!(HEADERS_MAX >= bth::LEN + reth::LEN + immdt::LEN + irn::WQE_SN_LEN);
@@ -23,8 +24,9 @@ const _: () = assert!(placement::LEN_MAX <= atomic_eth::LEN);
 const _: () = assert!(irn::SACK_LEN == fasr::NOTE_LEN);
 
 impl Packet {
-    /// Bytes of the base and extended transport headers. For a packet that `format` can express this is what
-    /// [`crate::codec::encode_headers`] writes; for another it counts the fields that are there.
+    /// Returns the length of the base and extended transport headers in bytes. For a packet that `format` can
+    /// represent, this is the length written by [`crate::codec::encode_headers`]; for another, the fields that are
+    /// present are counted.
     #[inline]
     pub const fn headers_len(&self, format: Format) -> u32 {
         let extended = format.places_alone();
@@ -70,25 +72,25 @@ impl Packet {
         (bth::LEN + shared + extended) as u32
     }
 
-    /// Bytes of padding that bring the payload to a multiple of four.
+    /// Returns the number of padding bytes that extend the payload to a multiple of four.
     #[inline]
     pub const fn pad_len(&self) -> u32 {
         self.payload_len.wrapping_neg() & 3
     }
 
-    /// Bytes of the UDP payload: base transport header through ICRC.
+    /// Returns the length of the UDP payload in bytes: base transport header through ICRC.
     #[inline]
     pub const fn udp_payload_len(&self, format: Format) -> u32 {
         self.headers_len(format) + self.payload_len + self.pad_len() + ICRC_LEN as u32
     }
 
-    /// Bytes of the Ethernet frame, header to frame check sequence; see [`net::frame_len`].
+    /// Returns the length of the Ethernet frame in bytes, header to frame check sequence; see [`net::frame_len`].
     #[inline]
     pub const fn frame_len(&self, format: Format, ip: IpVersion) -> u32 {
         net::frame_len(ip, self.udp_payload_len(format))
     }
 
-    /// Byte times that the packet keeps a link busy; see [`net::link_len`].
+    /// Returns the number of byte times that the packet occupies a link; see [`net::link_len`].
     #[inline]
     pub const fn link_len(&self, format: Format, ip: IpVersion) -> u32 {
         net::link_len(ip, self.udp_payload_len(format))

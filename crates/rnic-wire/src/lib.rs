@@ -1,4 +1,4 @@
-//! What travels: packet headers as checked views and as plain representations.
+//! Wire formats: packet headers as checked views and as plain representations.
 //!
 //! ```text
 //! ROOM     rnic-wire (amber: change a header together with its golden vector and property test)

@@ -1,32 +1,32 @@
-//! What lies under the transport: Ethernet, IP and UDP, their lengths and the headers as our hosts send them.
+//! The layers below the transport: Ethernet, IP and UDP, their lengths, and the headers that OpenRNIC hosts send.
 //!
-//! A packet of ours is one UDP datagram to port 4791 (RoCEv2, InfiniBand Architecture annex A17), never fragmented:
+//! An OpenRNIC packet is one UDP datagram to port 4791 (RoCEv2, InfiniBand Architecture annex A17), never fragmented:
 //! IPv4 identification 0 with "don't fragment" set (RFC 6864 calls that an atomic datagram), no IP options.
 
 use core::net::{IpAddr, SocketAddr};
 
 use crate::bytes::put;
 
-/// The UDP port that RoCEv2 packets go to.
+/// Destination UDP port of RoCEv2 packets.
 pub const UDP_PORT: u16 = 4791;
 
-/// Preamble and start-of-frame delimiter, bytes.
+/// Length of preamble and start-of-frame delimiter in bytes.
 pub const PREAMBLE_LEN: u32 = 8;
-/// Least silence between two frames, in byte times.
+/// Smallest gap between two frames, in byte times.
 pub const INTERFRAME_GAP_LEN: u32 = 12;
-/// Ethernet header without a VLAN tag, bytes.
+/// Length of the Ethernet header without a VLAN tag, in bytes.
 pub const ETHERNET_LEN: u32 = 14;
-/// Ethernet frame check sequence, bytes.
+/// Length of the Ethernet frame check sequence in bytes.
 pub const FCS_LEN: u32 = 4;
-/// Shortest Ethernet frame, header to frame check sequence; shorter ones are padded.
+/// Length of the shortest Ethernet frame in bytes, header to frame check sequence; shorter ones are padded.
 pub const FRAME_MIN_LEN: u32 = 64;
-/// IPv4 header without options, bytes.
+/// Length of the IPv4 header without options, in bytes.
 pub const IPV4_LEN: u32 = 20;
-/// IPv6 header without extensions, bytes.
+/// Length of the IPv6 header without extensions, in bytes.
 pub const IPV6_LEN: u32 = 40;
-/// UDP header, bytes.
+/// Length of the UDP header in bytes.
 pub const UDP_LEN: u32 = 8;
-/// Longest UDP payload that both IP versions can carry in one packet, bytes.
+/// Largest UDP payload that both IP versions can carry in one packet, in bytes.
 pub const UDP_PAYLOAD_MAX: u32 = 65_535 - IPV4_LEN - UDP_LEN;
 
 /// The version of the internet protocol.
@@ -39,7 +39,7 @@ pub enum IpVersion {
 }
 
 impl IpVersion {
-    /// Bytes of the IP header.
+    /// Returns the length of the IP header in bytes.
     #[inline]
     pub const fn header_len(self) -> u32 {
         match self {
@@ -49,46 +49,47 @@ impl IpVersion {
     }
 }
 
-/// Bytes of the Ethernet frame around a UDP payload, header to frame check sequence, padded to the minimum: what
-/// occupies a switch buffer.
+/// Returns the length of the Ethernet frame around a UDP payload in bytes, header to frame check sequence, padded to
+/// the minimum: the space it occupies in a switch buffer.
 #[inline]
 pub const fn frame_len(ip: IpVersion, udp_payload_len: u32) -> u32 {
     let len = ETHERNET_LEN + ip.header_len() + UDP_LEN + udp_payload_len + FCS_LEN;
     if len < FRAME_MIN_LEN { FRAME_MIN_LEN } else { len }
 }
 
-/// Byte times that the frame around a UDP payload keeps a link busy: [`frame_len`], preamble and gap.
+/// Returns the number of byte times that the frame around a UDP payload occupies a link: [`frame_len`], preamble and
+/// gap.
 #[inline]
 pub const fn link_len(ip: IpVersion, udp_payload_len: u32) -> u32 {
     PREAMBLE_LEN + frame_len(ip, udp_payload_len) + INTERFRAME_GAP_LEN
 }
 
-/// Source and destination of a datagram, both of one IP version.
+/// Source and destination address of a datagram, both of the same IP version.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Addresses {
     src: SocketAddr,
     dst: SocketAddr,
 }
 
-/// Why two socket addresses do not make an [`Addresses`].
+/// Reason why two socket addresses do not form an [`Addresses`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AddressError {
-    /// One is IPv4, the other IPv6.
+    /// One address is IPv4, the other IPv6.
     #[error("{src} and {dst} are not of one IP version")]
     MixedVersions {
-        /// The source asked for.
+        /// Source address given.
         src: SocketAddr,
-        /// The destination asked for.
+        /// Destination address given.
         dst: SocketAddr,
     },
 }
 
 impl Addresses {
-    /// From `src` to `dst`. An IPv4 address in IPv6 clothes (`::ffff:a.b.c.d`, as sockets for both versions report
-    /// them) counts as the IPv4 address that travels.
+    /// Returns the addresses of datagrams from `src` to `dst`. An IPv4-mapped IPv6 address (`::ffff:a.b.c.d`, as
+    /// reported by dual-stack sockets) is converted to the IPv4 address that is sent.
     ///
     /// # Errors
-    /// [`AddressError::MixedVersions`] when one is IPv4 and the other IPv6.
+    /// [`AddressError::MixedVersions`] when one address is IPv4 and the other IPv6.
     pub fn new(src: SocketAddr, dst: SocketAddr) -> Result<Self, AddressError> {
         let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
         let addresses = Self { src: canonical(src), dst: canonical(dst) };
@@ -98,41 +99,42 @@ impl Addresses {
         Ok(addresses)
     }
 
-    /// Where the datagram comes from.
+    /// Returns the source address.
     #[inline]
     pub const fn src(&self) -> SocketAddr {
         self.src
     }
 
-    /// Where it goes.
+    /// Returns the destination address.
     #[inline]
     pub const fn dst(&self) -> SocketAddr {
         self.dst
     }
 
-    /// The same way, back.
+    /// Returns the addresses of the opposite direction.
     #[must_use]
     pub const fn reversed(&self) -> Self {
         Self { src: self.dst, dst: self.src }
     }
 
-    /// The IP version of both.
+    /// Returns the IP version of both addresses.
     #[inline]
     pub const fn ip_version(&self) -> IpVersion {
         if self.src.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 }
     }
 }
 
-/// The fields of an IP header that a sender or the network chooses; none is covered by the ICRC but the identification.
+/// Fields of an IP header set by the sender or the network; of these, the ICRC covers only the identification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IpFields {
-    /// Differentiated services and, in the two low bits, ECN.
+    /// Differentiated services code point and, in the two low bits, ECN.
     pub traffic_class: u8,
-    /// Time to live, or hop limit.
+    /// Time to live (IPv4) or hop limit (IPv6).
     pub hop_limit: u8,
-    /// IPv4 identification. 0, except in what segmentation offload cuts: there the kernel counts on from 0.
+    /// IPv4 identification. 0, except in packets created by segmentation offload, which the kernel numbers
+    /// consecutively from 0.
     pub identification: u16,
-    /// IPv6 flow label, 20 bits: what switches hash beside the addresses.
+    /// IPv6 flow label, 20 bits, which switches hash together with the addresses.
     pub flow_label: u32,
 }
 
@@ -142,10 +144,11 @@ impl Default for IpFields {
     }
 }
 
-/// Most bytes that [`write_ip_udp`] writes.
+/// Largest number of bytes that [`write_ip_udp`] writes.
 pub(crate) const IP_UDP_MAX: usize = (IPV6_LEN + UDP_LEN) as usize;
 
-/// Writes the IP and UDP headers for a payload of `udp_payload_len` bytes, both checksums zero; gives their length.
+/// Writes the IP and UDP headers for a payload of `udp_payload_len` bytes, both checksums zero; returns their length in
+/// bytes.
 ///
 /// # Panics
 /// When the payload is longer than [`UDP_PAYLOAD_MAX`].
@@ -192,12 +195,12 @@ pub(crate) fn write_ip_udp(
 
 /// Protocol number of UDP.
 pub(crate) const PROTOCOL_UDP: u8 = 17;
-/// Where in an IPv4 header its checksum stands.
+/// Offset of the checksum in an IPv4 header.
 pub(crate) const IPV4_CHECKSUM_AT: usize = 10;
-/// Where in a UDP header its checksum stands.
+/// Offset of the checksum in a UDP header.
 pub(crate) const UDP_CHECKSUM_AT: usize = 6;
 const IPV4_DONT_FRAGMENT: u16 = 0x4000;
-/// The largest IPv6 flow label, 20 bits.
+/// Largest IPv6 flow label, 20 bits.
 const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! The opcodes of the base transport header, and what each asks of the payload.
+//! Opcodes of the base transport header, and the payload rule of each.
 //!
-//! Source: InfiniBand Architecture volume 1, table 38, annex A17 (CNP). The five low bits of an opcode say what a
-//! packet does, the three high ones for which service: 000 reliable connections, 001 unreliable connections, 011
-//! unreliable datagrams. An [`Opcode`] is the low part; [`Opcode::byte`] adds the service that the format is for.
-//! [`Opcode::ReadAck`] is ours, one of the values that the table leaves unused, for IRN (section 5.2). Flush and atomic
-//! write are annex A19's.
+//! Source: InfiniBand Architecture volume 1, table 38, annex A17 (CNP). The five low bits of an opcode give the
+//! packet's operation, the three high ones the transport service: 000 reliable connections, 001 unreliable connections,
+//! 011 unreliable datagrams. An [`Opcode`] is the low part; [`Opcode::byte`] adds the service of the format.
+//! [`Opcode::ReadAck`] is an extension of OpenRNIC for IRN (section 5.2); it has one of the values that the table
+//! leaves unused. Flush and atomic write are from annex A19.
 
 use crate::packet::Format;
 
-/// What kind of packet, and where in its message it stands. The values are those of reliable connections.
+/// Type of a packet, and its position in its message. The values are those of reliable connections.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Opcode {
@@ -68,19 +68,19 @@ pub enum Opcode {
     Cnp = 0x81,
 }
 
-/// How much payload packets with an opcode carry.
+/// Payload allowed in packets with an opcode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PayloadRule {
-    /// None at all.
+    /// No payload.
     Never,
-    /// Any amount up to the MTU, also none: the whole of a message.
+    /// Any length up to the MTU, including zero: the complete message.
     Maybe,
-    /// At least one byte: a message that needs several packets has something for each.
+    /// At least one byte: a message that needs several packets has payload for each.
     Always,
 }
 
 impl Opcode {
-    /// Every opcode, in numerical order.
+    /// All opcodes, in numerical order.
     pub const ALL: [Self; 27] = [
         Self::SendFirst,
         Self::SendMiddle,
@@ -111,7 +111,7 @@ impl Opcode {
         Self::Cnp,
     ];
 
-    /// The opcode that `byte` stands for in `format`, if any.
+    /// Returns the opcode that `byte` represents in `format`, if any.
     #[inline]
     pub const fn from_byte(format: Format, byte: u8) -> Option<Self> {
         match format {
@@ -122,13 +122,13 @@ impl Opcode {
         }
     }
 
-    /// The byte that stands for it in `format`.
+    /// Returns the byte that represents the opcode in `format`.
     #[inline]
     pub const fn byte(self, format: Format) -> u8 {
         self as u8 | service(format)
     }
 
-    /// Whether packets of `format` can have it.
+    /// Returns whether packets of `format` can have this opcode.
     const fn is_of(self, format: Format) -> bool {
         match format {
             Format::RoceV2 | Format::Fasr => !matches!(self, Self::ReadAck),
@@ -138,7 +138,7 @@ impl Opcode {
         }
     }
 
-    /// What it asks of the payload.
+    /// Returns the payload rule of the opcode.
     #[inline]
     pub const fn payload(self) -> PayloadRule {
         match self {
@@ -167,7 +167,8 @@ impl Opcode {
             | Self::FetchAdd
             | Self::ReadAck
             | Self::Flush
-            // Its eight bytes count as a header: the engine compares and stores values, and never sees payload.
+            // Its eight bytes count as a header, because the engine compares and stores values and never accesses
+            // payload.
             | Self::AtomicWrite
             | Self::Cnp => PayloadRule::Never,
         }
@@ -175,7 +176,7 @@ impl Opcode {
 }
 
 impl PayloadRule {
-    /// Whether a payload of `bytes` keeps the rule. The bound above is [`rnic_base::limits::MTU_MAX`].
+    /// Returns whether a payload of `bytes` satisfies the rule. The upper bound is [`rnic_base::limits::MTU_MAX`].
     #[inline]
     pub const fn allows(self, bytes: u32) -> bool {
         match self {
@@ -186,13 +187,13 @@ impl PayloadRule {
     }
 }
 
-/// What every byte means in each format: one look-up for each packet.
+/// Opcode of every byte value, one table per format: one look-up for each packet.
 static ROCE: [Option<Opcode>; 256] = meanings(Format::RoceV2);
 static IRN: [Option<Opcode>; 256] = meanings(Format::Irn);
 static UNRELIABLE_CONNECTION: [Option<Opcode>; 256] = meanings(Format::UnreliableConnection);
 static UNRELIABLE_DATAGRAM: [Option<Opcode>; 256] = meanings(Format::UnreliableDatagram);
 
-/// The service's part of an opcode: its three high bits.
+/// Returns the transport service bits of an opcode: the three high bits.
 const fn service(format: Format) -> u8 {
     match format {
         Format::RoceV2 | Format::Irn | Format::Fasr => 0,
@@ -201,7 +202,7 @@ const fn service(format: Format) -> u8 {
     }
 }
 
-/// The service that the opcode `byte` of a RoCEv2 packet names; CNPs and what we do not know count as reliable.
+/// Returns the service given by the opcode `byte` of a RoCEv2 packet; CNPs and unknown services count as reliable.
 #[inline]
 pub(crate) const fn service_of(byte: u8) -> Format {
     match byte & 0xe0 {

@@ -1,19 +1,19 @@
-//! The representation of one RDMA packet, as the engine makes and takes it.
+//! The representation of one RDMA packet, as the engine creates and accepts it.
 //!
-//! A [`Packet`] holds exactly what its headers say, no more: what a protocol does not carry on the wire (RoCE's middle
-//! Write packets have no address) is `None` here too, so that a simulation that never encodes a packet cannot know more
-//! than one that does. `tests/` holds the proof: the trace hash of a run is the same with every packet encoded to bytes
-//! and back.
+//! A [`Packet`] holds exactly the content of its headers: a field that a protocol does not carry on the wire (RoCE's
+//! middle Write packets have no address) is `None` here too, so that a simulation that never encodes packets has no
+//! more information than one that does. `tests/` verify this: the trace hash of a run is the same with every packet
+//! encoded to bytes and back.
 //!
 //! Sources: InfiniBand Architecture volume 1, chapter 9 (BTH, RETH, AETH, AtomicETH, ImmDt, IETH; opcodes in table 38),
-//! annex A17 (RoCEv2, CNP); IRN (SIGCOMM'18) section 5 for what [`Format::Irn`] adds, FaSR (2025) section IV-D for what
-//! [`Format::Fasr`] does.
+//! annex A17 (RoCEv2, CNP); IRN (SIGCOMM'18) section 5 for the additions of [`Format::Irn`], FaSR (2025) section IV-D
+//! for those of [`Format::Fasr`].
 
 use core::fmt;
 
 use rnic_base::{Psn, Serial};
 
-/// Which headers a connection's packets carry.
+/// Header format of a connection's packets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Format {
     /// InfiniBand transport headers over UDP, unchanged.
@@ -21,21 +21,21 @@ pub enum Format {
     /// RoCEv2 with IRN's extensions: RETH in every Write packet, WQE sequence numbers, offsets, a SACK field in every
     /// acknowledgement, acknowledgements for Read responses.
     Irn,
-    /// RoCEv2 with FaSR's extensions: an address in every Write packet, a place in every Send packet, and what the
-    /// receiver misses in acknowledgements that report losses.
+    /// RoCEv2 with FaSR's extensions: an address in every Write packet, a placement in every Send packet, and the
+    /// number of missing packets in acknowledgements that report losses.
     Fasr,
-    /// RoCEv2's unreliable connections: Sends and Writes that nobody acknowledges.
+    /// RoCEv2's unreliable connections: Sends and Writes without acknowledgement.
     UnreliableConnection,
-    /// RoCEv2's unreliable datagrams: a message is one packet, which says whom it comes from.
+    /// RoCEv2's unreliable datagrams: a message is one packet, which carries its source queue pair.
     UnreliableDatagram,
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 5] =
         [Self::RoceV2, Self::Irn, Self::Fasr, Self::UnreliableConnection, Self::UnreliableDatagram];
 
-    /// Whether each packet can be placed alone, and responses are acknowledged.
+    /// Returns whether each packet can be placed independently of others, and responses are acknowledged.
     #[inline]
     pub const fn places_alone(self) -> bool {
         matches!(self, Self::Irn | Self::Fasr)
@@ -47,25 +47,26 @@ impl Format {
 pub struct Qpn(u32);
 
 impl Qpn {
-    /// The largest number.
+    /// Largest number.
     pub const MAX: Self = Self(0xff_ffff);
 
-    /// The queue pair for connection management (general services interface).
+    /// Queue pair of connection management (general services interface).
     pub const GSI: Self = Self(1);
 
-    /// Takes the low 24 bits of `number`.
+    /// Creates a queue pair number from the low 24 bits of `number`.
     #[inline]
     pub const fn new(number: u32) -> Self {
         Self(number & Self::MAX.0)
     }
 
-    /// The number.
+    /// Returns the number.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// Whether it belongs to management (IBA 10.3.1.1): 0 for subnet, 1 for general services.
+    /// Returns whether the number is reserved for management (IBA 10.3.1.1): 0 for subnet management, 1 for general
+    /// services.
     #[inline]
     pub const fn is_management(self) -> bool {
         self.0 < 2
@@ -84,15 +85,15 @@ impl fmt::Debug for Qpn {
     }
 }
 
-/// IRN's `recv_WQE_SN` and `read_WQE_SN`: the place of a work request in its queue, counted from 0, modulo 2^24.
+/// IRN's `recv_WQE_SN` and `read_WQE_SN`: the position of a work request in its queue, counted from 0, modulo 2^24.
 pub type WqeSn = Serial<24>;
 
-/// The single-bit fields of the base transport header.
+/// Single-bit fields of the base transport header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct PacketFlags {
-    /// Solicited event: wakes a receiver that asked to be woken for such messages only.
+    /// Solicited event: wakes a receiver that waits for such messages only.
     pub solicited: bool,
-    /// The sender wants an acknowledgement of this packet.
+    /// True when the sender requests an acknowledgement of this packet.
     pub ack_request: bool,
     /// Forward congestion notification (FECN): unused by RoCEv2, which has the IP header's ECN bits.
     pub fecn: bool,
@@ -100,21 +101,21 @@ pub struct PacketFlags {
     pub becn: bool,
 }
 
-/// Where in its message a packet stands.
+/// Position of a packet in its message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Position {
-    /// The first of several.
+    /// First of several packets.
     First,
-    /// Neither the first nor the last.
+    /// Neither the first nor the last packet.
     Middle,
-    /// The last of several.
+    /// Last of several packets.
     Last,
-    /// The whole message.
+    /// Only packet of the message.
     Only,
 }
 
 impl Position {
-    /// The position of packet `index` of a message of `count` packets.
+    /// Returns the position of packet `index` of a message of `count` packets.
     #[inline]
     pub const fn of(index: u32, count: u32) -> Self {
         if count == 1 {
@@ -127,121 +128,123 @@ impl Position {
         }
     }
 
-    /// Whether a message starts here.
+    /// Returns whether the packet is the first of its message.
     #[inline]
     pub const fn starts(self) -> bool {
         matches!(self, Self::First | Self::Only)
     }
 
-    /// Whether a message ends here.
+    /// Returns whether the packet is the last of its message.
     #[inline]
     pub const fn ends(self) -> bool {
         matches!(self, Self::Last | Self::Only)
     }
 }
 
-/// RDMA extended transport header: what remote memory is meant.
+/// RDMA extended transport header: the remote memory that is accessed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Reth {
     /// Virtual address. In [`Format::RoceV2`] that of the message's first byte; in [`Format::Irn`], where every Write
-    /// packet has a RETH, that of this packet's own first byte, so that it can be placed alone (IRN section 5.3.1); so
-    /// in [`Format::Fasr`].
+    /// packet has a RETH, that of this packet's own first byte, so that it can be placed alone (IRN section 5.3.1);
+    /// likewise in [`Format::Fasr`].
     pub va: u64,
-    /// The key that grants access.
+    /// Key that grants access.
     pub rkey: u32,
-    /// Length of the whole message in bytes; in [`Format::Fasr`] zero where a packet neither begins the message nor
-    /// brings the immediate that ends it.
+    /// Length of the complete message in bytes; in [`Format::Fasr`] zero in a packet that neither starts the message
+    /// nor carries the immediate data at its end.
     pub dma_len: u32,
 }
 
-/// Why a responder refuses a request.
+/// Reason why a responder rejects a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NakCode {
     /// An earlier packet is missing.
     PsnSequenceError,
-    /// The request is malformed or not supported here.
+    /// The request is malformed or not supported by the responder.
     InvalidRequest,
     /// The key, range or rights do not cover the request.
     RemoteAccessError,
-    /// The responder failed on its own.
+    /// The responder has failed for a reason of its own.
     RemoteOperationalError,
 }
 
-/// What an acknowledgement says, beside its PSN.
+/// Result reported in an acknowledgement, besides its PSN.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Syndrome {
     /// Received, with end-to-end credits in their 5-bit encoding; 31 means "not counted".
     Ack {
-        /// The encoded credit count.
+        /// Encoded credit count.
         credits: u8,
     },
-    /// No receive work request is posted: come back after the time that the 5-bit code stands for.
+    /// No receive work request is posted: the requester must retry after the time encoded in the 5-bit code.
     RnrNak {
-        /// The encoded wait.
+        /// Encoded wait time.
         timer: u8,
     },
-    /// Refused.
+    /// The request was rejected.
     Nak(NakCode),
 }
 
 impl Syndrome {
-    /// A plain acknowledgement that counts no credits.
+    /// A plain acknowledgement without credits.
     pub const ACK: Self = Self::Ack { credits: 31 };
 }
 
 /// ACK extended transport header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Aeth {
-    /// What is said.
+    /// Result reported by the acknowledgement.
     pub syndrome: Syndrome,
-    /// Messages the responder has completed, modulo 2^24.
+    /// Number of messages that the responder has completed, modulo 2^24.
     pub msn: Serial<24>,
 }
 
-/// What a receiver of [`Format::Fasr`] says with an acknowledgement that concerns losses (sections III-B, III-D, IV-D).
+/// Loss report of a receiver of [`Format::Fasr`] in an acknowledgement (sections III-B, III-D, IV-D).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LossNote {
-    /// What it answers.
+    /// Event that caused the acknowledgement.
     pub cause: LossCause,
-    /// The packet that it answers.
+    /// PSN of the packet that is acknowledged.
     pub psn: Psn,
-    /// Packets missing below the highest that is here: `lost-cnt`, 0 to 7.
+    /// Number of packets missing below the highest received packet: `lost-cnt`, 0 to 7.
     pub lost: u8,
-    /// There are, or were, more in this recovery than the counter can say.
+    /// True when more packets are or were missing in this recovery than the counter can hold.
     pub overflow: bool,
 }
 
-/// FaSR's kinds of acknowledgements, beside the plain one.
+/// FaSR's types of acknowledgements, besides the plain one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LossCause {
-    /// SACK: a packet came early and was kept.
+    /// SACK: a packet was received out of order and kept.
     Early,
-    /// AACK: a packet that had been missing came.
+    /// AACK: a packet that had been missing was received.
     Repaired,
-    /// FNACK: a packet came from between the first missing and the highest packet, and was dropped.
+    /// FNACK: a packet from between the first missing and the highest packet was received, and dropped.
     Misplaced,
 }
 
-/// Where a Send packet belongs, independent of the packets before it ([`Format::Irn`], section 5.3.2).
+/// Position of a Send packet, independent of the packets before it ([`Format::Irn`], section 5.3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SendPlacement {
-    /// Which receive work request.
+    /// Number of the receive work request.
     pub recv_sn: WqeSn,
-    /// How many packets of the message precede this one.
+    /// Number of packets of the message before this one.
     pub offset: Serial<24>,
 }
 
-/// What a Read request says of itself in [`Format::Fasr`], where the answer comes as the responder's own packets do.
+/// Additional fields of a Read request in [`Format::Fasr`], where the responses are numbered like the responder's own
+/// packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Asked {
-    /// The packet that the requester expects next from the responder: where the numbers of a responder that has never
-    /// sent anything begin.
+    /// Packet that the requester expects next from the responder: initializes the numbers of a responder that has never
+    /// sent a packet.
     pub expects: Psn,
-    /// When this copy of the request left, by the requester's clock: a request that is submitted again has a later one.
+    /// Time at which this copy of the request was sent, by the requester's clock: a request that is submitted again has
+    /// a later one.
     pub stamp: u32,
 }
 
-/// A PSN in three bytes: an atomic request has no room for more.
+/// A PSN in three bytes, because an atomic request has no space for more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct PackedPsn([u8; 3]);
 
@@ -258,202 +261,205 @@ impl From<PackedPsn> for Psn {
     }
 }
 
-/// Where a packet of an answer belongs, whatever came before it ([`Format::Fasr`]): the remote address of a Write.
+/// Destination of a packet of a response, independent of the packets before it ([`Format::Fasr`]): corresponds to the
+/// remote address of a Write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sink {
-    /// Which Read or atomic it answers: this names the memory, as a key does, for as long as the request is under way.
+    /// Number of the Read or atomic request: identifies the memory, as a key does, while the request is in flight.
     pub read_sn: WqeSn,
-    /// Address of the packet's first byte in that memory, which begins at 0.
+    /// Address of the packet's first byte in that memory, which starts at 0.
     pub offset: u64,
 }
 
-/// What the last packet of a Send carries beside data.
+/// Additional data carried by the last packet of a Send.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SendTail {
-    /// Nothing.
+    /// No additional data.
     Plain,
-    /// Four bytes for the completion.
+    /// Four bytes of immediate data for the completion.
     Immediate(u32),
-    /// A key to invalidate.
+    /// Key to invalidate.
     Invalidate(u32),
 }
 
 /// The two atomic operations.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AtomicOp {
-    /// Store `swap` when the value equals `compare`.
+    /// Stores `swap` when the value equals `compare`.
     CompareSwap {
         /// Expected value.
         compare: u64,
         /// New value.
         swap: u64,
     },
-    /// Add `add`, wrapping.
+    /// Adds `add`, wrapping.
     FetchAdd {
-        /// Summand.
+        /// Value to add.
         add: u64,
     },
 }
 
-/// The operations of the memory placement extensions (InfiniBand Architecture volume 1, annex A19). Each is done once
-/// everything before it has been, and answered by a Read response without payload.
+/// Operations of the memory placement extensions (InfiniBand Architecture volume 1, annex A19). Each is executed after
+/// all earlier requests have been, and acknowledged by a Read response without payload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PlacementOp {
-    /// Store eight bytes, all at once.
+    /// Stores eight bytes atomically.
     AtomicWrite {
-        /// The bytes, in the order in which they lie in memory.
+        /// The bytes, in memory order.
         value: [u8; 8],
     },
-    /// Make sure of what has been written before.
+    /// Ensures that earlier writes are visible or persistent.
     Flush {
-        /// Bytes, when a range is meant.
+        /// Length in bytes, when a range is selected.
         len: u32,
-        /// Four bits of what to make sure of: 1 visible to everybody, 2 persistent.
+        /// Placement type, four bits that give the guarantee required: 1 globally visible, 2 persistent.
         placement: u8,
-        /// Two bits of what is meant: 0 a range, 1 all that the key grants; others are reserved.
+        /// Selectivity level, two bits: 0 a range, 1 all memory that the key grants access to; others are reserved.
         selectivity: u8,
     },
 }
 
-/// The extended headers, by kind of packet.
+/// Extended headers, by packet type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Headers {
-    /// Data for a posted receive.
+    /// Data for a posted receive buffer.
     Send {
-        /// Place in the message.
+        /// Position of the packet in its message.
         position: Position,
-        /// Immediate or key; only where the message ends.
+        /// Immediate data or key; only in the last packet of the message.
         tail: SendTail,
-        /// In [`Format::Irn`] and [`Format::Fasr`] always, in [`Format::RoceV2`] never.
+        /// Always present in [`Format::Irn`] and [`Format::Fasr`], never in [`Format::RoceV2`].
         placement: Option<SendPlacement>,
     },
     /// Data for remote memory.
     Write {
-        /// Place in the message.
+        /// Position of the packet in its message.
         position: Position,
-        /// In [`Format::RoceV2`] where the message starts; in [`Format::Irn`] and [`Format::Fasr`] always.
+        /// In [`Format::RoceV2`] present in the first packet of the message; in [`Format::Irn`] and [`Format::Fasr`] in
+        /// every packet.
         reth: Option<Reth>,
-        /// Four bytes for the receiver's completion; only where the message ends.
+        /// Four bytes of immediate data for the receiver's completion; only in the last packet of the message.
         immediate: Option<u32>,
-        /// Which receive work request the immediate consumes; in [`Format::Irn`] and [`Format::Fasr`] together with it.
+        /// Number of the receive work request that the immediate consumes; in [`Format::Irn`] and [`Format::Fasr`]
+        /// present together with it.
         recv_sn: Option<WqeSn>,
     },
-    /// As `Send`, to a queue pair that takes receives from the shared receive queue that the packet names: extended
+    /// Like `Send`, to a queue pair that consumes receives from the shared receive queue named in the packet: extended
     /// reliable connections (XRC).
     SharedSend {
-        /// The number of the queue.
+        /// Number of the shared receive queue.
         srqn: Qpn,
-        /// As in `Send`.
+        /// Same as in `Send`.
         position: Position,
-        /// As in `Send`.
+        /// Same as in `Send`.
         tail: SendTail,
-        /// As in `Send`.
+        /// Same as in `Send`.
         placement: Option<SendPlacement>,
     },
-    /// As the end of a `Write` with immediate, in the same way.
+    /// Like the last packet of a `Write` with immediate, for XRC.
     SharedWrite {
-        /// The number of the queue.
+        /// Number of the shared receive queue.
         srqn: Qpn,
-        /// As in `Write`: last or only.
+        /// Same as in `Write`: last or only.
         position: Position,
-        /// As in `Write`.
+        /// Same as in `Write`.
         reth: Option<Reth>,
-        /// As in `Write`.
+        /// Same as in `Write`.
         immediate: u32,
-        /// As in `Write`.
+        /// Same as in `Write`.
         recv_sn: Option<WqeSn>,
     },
-    /// Asks for remote memory.
+    /// Request to read remote memory.
     ReadRequest {
-        /// What to read.
+        /// Memory to read.
         reth: Reth,
-        /// Slot of the responder's Read WQE buffer; in [`Format::Irn`] and [`Format::Fasr`] always.
+        /// Slot of the responder's Read WQE buffer; always present in [`Format::Irn`] and [`Format::Fasr`].
         read_sn: Option<WqeSn>,
-        /// In [`Format::Fasr`] always, else never.
+        /// Always present in [`Format::Fasr`], never in other formats.
         asked: Option<Asked>,
     },
-    /// Data that was asked for.
+    /// Data that was requested.
     ReadResponse {
-        /// Place in the response.
+        /// Position of the packet in the response.
         position: Position,
-        /// Everywhere but in the middle.
+        /// Present in all packets except middle ones.
         aeth: Option<Aeth>,
-        /// In [`Format::Fasr`] always, else never.
+        /// Always present in [`Format::Fasr`], never in other formats.
         sink: Option<Sink>,
     },
-    /// Asks for an atomic operation on eight bytes.
+    /// Request for an atomic operation on eight bytes.
     AtomicRequest {
         /// Address, a multiple of 8.
         va: u64,
-        /// The key that grants access.
+        /// Key that grants access.
         rkey: u32,
-        /// What to do.
+        /// Operation to perform.
         op: AtomicOp,
-        /// Slot of the responder's Read WQE buffer; in [`Format::Irn`] and [`Format::Fasr`] always.
+        /// Slot of the responder's Read WQE buffer; always present in [`Format::Irn`] and [`Format::Fasr`].
         read_sn: Option<WqeSn>,
-        /// In [`Format::Fasr`] as in [`Asked`], else zero.
+        /// In [`Format::Fasr`] the same as in [`Asked`], otherwise zero.
         expects: PackedPsn,
     },
-    /// Asks for an operation of the memory placement extensions.
+    /// Request for an operation of the memory placement extensions.
     PlacementRequest {
         /// First address.
         va: u64,
-        /// The key that grants access.
+        /// Key that grants access.
         rkey: u32,
-        /// What to do.
+        /// Operation to perform.
         op: PlacementOp,
-        /// As in `AtomicRequest`.
+        /// Same as in `AtomicRequest`.
         read_sn: Option<WqeSn>,
-        /// As in `AtomicRequest`.
+        /// Same as in `AtomicRequest`.
         expects: PackedPsn,
     },
-    /// The value from before an atomic operation.
+    /// Response with the value from before an atomic operation.
     AtomicResponse {
-        /// Acknowledgement part.
+        /// Acknowledgement header of the response.
         aeth: Aeth,
-        /// What was there before.
+        /// Value from before the operation.
         original: u64,
-        /// In [`Format::Fasr`] always, else never.
+        /// Always present in [`Format::Fasr`], never in other formats.
         sink: Option<Sink>,
     },
     /// Acknowledges requests. The packet's PSN is, for an ACK, the last packet received in order; for a NAK or RNR NAK,
     /// the packet expected next.
     Ack {
-        /// Acknowledgement part.
+        /// Acknowledgement header of the response.
         aeth: Aeth,
         /// In [`Format::Irn`]: the packet whose out-of-order arrival triggered this, when it was kept.
         sack: Option<Psn>,
     },
-    /// An acknowledgement that reports on losses ([`Format::Fasr`] only); the PSN as in `Ack`.
+    /// An acknowledgement that carries a loss report ([`Format::Fasr`] only); the PSN is as in `Ack`.
     LossAck {
-        /// Acknowledgement part: an ACK for [`LossCause::Repaired`], else a NAK for a missing packet.
+        /// Acknowledgement header: an ACK for [`LossCause::Repaired`], otherwise a NAK for a missing packet.
         aeth: Aeth,
-        /// The report.
+        /// Loss report.
         note: LossNote,
     },
-    /// Acknowledges Read and atomic responses ([`Format::Irn`] only: FaSR's are packets like any other); fields as in
-    /// `Ack`.
+    /// Acknowledges Read and atomic responses ([`Format::Irn`] only; in FaSR they are acknowledged like other packets);
+    /// fields as in `Ack`.
     ReadAck {
-        /// Acknowledgement part; the MSN field is zero.
+        /// Acknowledgement header; the MSN field is zero.
         aeth: Aeth,
         /// See `Ack`.
         sack: Option<Psn>,
     },
-    /// A message in one packet for whoever has the queue key ([`Format::UnreliableDatagram`] only).
+    /// A message in one packet, for a queue pair with this queue key ([`Format::UnreliableDatagram`] only).
     Datagram {
-        /// The key that lets it in.
+        /// Queue key; the receiver accepts the datagram only with its own key.
         queue_key: u32,
-        /// The queue pair that it comes from.
+        /// Queue pair that sent the datagram.
         source_qpn: Qpn,
-        /// Four bytes for the receiver's completion.
+        /// Four bytes of immediate data for the receiver's completion.
         immediate: Option<u32>,
     },
-    /// Congestion notification packet: the sender's data met congestion.
+    /// Congestion notification packet: data packets of its receiver have experienced congestion.
     Cnp,
 }
 
 impl Headers {
-    /// The shared receive queue that the packet names.
+    /// Returns the shared receive queue named in the packet.
     #[inline]
     pub const fn srqn(&self) -> Option<Qpn> {
         match self {
@@ -462,7 +468,7 @@ impl Headers {
         }
     }
 
-    /// The same without that name, as it is between two queue pairs alone.
+    /// Returns the headers without the shared receive queue number, as between two ordinary queue pairs.
     #[inline]
     pub const fn unshared(self) -> Self {
         match self {
@@ -474,7 +480,7 @@ impl Headers {
         }
     }
 
-    /// The same with the name of a shared receive queue; `None` of what takes no receive.
+    /// Returns the headers with a shared receive queue number; `None` for headers that do not consume a receive.
     #[inline]
     pub const fn shared(self, srqn: Qpn) -> Option<Self> {
         match self {
@@ -490,17 +496,17 @@ impl Headers {
 /// One packet without its payload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Packet {
-    /// The queue pair that it is for.
+    /// Destination queue pair.
     pub dest_qpn: Qpn,
-    /// Its sequence number.
+    /// Sequence number.
     pub psn: Psn,
     /// Single-bit fields.
     pub flags: PacketFlags,
-    /// Payload bytes, without padding.
+    /// Length of the payload in bytes, without padding.
     pub payload_len: u32,
-    /// Everything else.
+    /// Extended headers.
     pub headers: Headers,
 }
 
-// One cache line: the engine and the fabric hand packets around by value.
+// One cache line, because the engine and the fabric pass packets by value.
 const _: () = assert!(size_of::<Packet>() <= 64);

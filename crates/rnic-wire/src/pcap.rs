@@ -1,10 +1,11 @@
-//! Captures: what either body carried, for Wireshark and tshark.
+//! Captures of the packets that either driver carried, for Wireshark and tshark.
 //!
-//! The file is nanosecond pcap with Ethernet frames; `pcap-file` writes it. A frame is what our host would send:
-//! Ethernet header, IPv4 (identification 0, "don't fragment") or IPv6, UDP with its checksum, the datagram. As in a
-//! capture from a sending host there is neither Ethernet padding nor frame check sequence.
+//! The file is nanosecond pcap with Ethernet frames; `pcap-file` writes it. A frame has the content that an OpenRNIC
+//! host would send: Ethernet header, IPv4 (identification 0, "don't fragment") or IPv6, UDP with its checksum, the
+//! datagram. As in a capture from a sending host there is neither Ethernet padding nor frame check sequence.
 //!
-//! Time is the body's own, so that a capture of a simulation starts near the epoch; picoseconds are cut to nanoseconds.
+//! Times are those of the driver's clock, so that a capture of a simulation starts near the epoch; picoseconds are
+//! truncated to nanoseconds.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -14,38 +15,38 @@ use pcap_file::pcap::{PcapHeader, PcapPacket};
 use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
 
 use core::net::IpAddr;
-// std-duration: pcap-file takes a timestamp as the standard library's length of time; no clock is read.
+// std-duration: pcap-file represents a timestamp as the standard library's duration; no clock is read.
 use core::time::Duration as Timestamp;
 
 use rnic_base::Time;
 
 use crate::net::{self, Addresses, ETHERNET_LEN, IPV4_CHECKSUM_AT, IpFields, PROTOCOL_UDP, UDP_CHECKSUM_AT, UDP_LEN};
 
-/// Writes a capture.
+/// Writer of a capture.
 #[derive(Debug)]
 pub struct Capture<W: Write> {
     output: W,
     frame: Vec<u8>,
-    /// What `pcap-file` makes of it, number by number, before it goes out in one piece: who looks at the output at any
-    /// moment, or ends there, finds no part of a record.
+    /// Record as encoded by `pcap-file`, field by field, before it is written in one call: a reader of the output at
+    /// any moment, or after an abort, finds no partial record.
     record: Vec<u8>,
 }
 
-/// Why a capture could not be written.
+/// Reason why a capture could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The file, pipe or socket behind it failed.
+    /// The file, pipe or socket of the capture failed.
     #[error("cannot write the capture: {}", reason(.0))]
     Output(#[from] PcapError),
-    /// No UDP datagram is that long.
+    /// The length exceeds that of any UDP datagram.
     #[error("a datagram of {bytes} bytes does not fit IP")]
     TooLong {
-        /// Its length.
+        /// Length of the datagram in bytes.
         bytes: usize,
     },
 }
 
-/// What the system says: `pcap-file` calls every failure of a file "reading bytes".
+/// Returns the operating system's error, because `pcap-file` reports every file error as "reading bytes".
 fn reason(error: &PcapError) -> &dyn core::fmt::Display {
     match error {
         PcapError::IoError(error) => error,
@@ -54,7 +55,8 @@ fn reason(error: &PcapError) -> &dyn core::fmt::Display {
 }
 
 impl<W: Write> Capture<W> {
-    /// Begins a capture on `output`; give it a buffered one. The header and each packet come to it whole, in one call.
+    /// Starts a capture on `output`, which should be buffered. The file header and each packet are written completely
+    /// in one call.
     ///
     /// # Errors
     /// [`CaptureError::Output`] when the file header cannot be written.
@@ -86,10 +88,10 @@ impl<W: Write> Capture<W> {
         self.write_with(time, addresses, IpFields::default(), datagram)
     }
 
-    /// As [`Capture::write`], with the IP fields that it had on the way: a congestion mark, a hop limit.
+    /// Like [`Capture::write`], with the IP fields that the packet had on the wire: a congestion mark, a hop limit.
     ///
     /// # Errors
-    /// As [`Capture::write`].
+    /// As for [`Capture::write`].
     pub fn write_with(
         &mut self,
         time: Time,
@@ -111,7 +113,7 @@ impl<W: Write> Capture<W> {
         Ok(self.hand_on()?)
     }
 
-    /// The output, for closing it with its own errors.
+    /// Returns the output, so that the caller can close it and handle its errors.
     pub fn into_inner(self) -> W {
         self.output
     }
@@ -146,7 +148,8 @@ pub fn write_frame(addresses: &Addresses, fields: IpFields, datagram: &[u8], out
     out.extend_from_slice(datagram);
 }
 
-/// A locally administered Ethernet address made of the last four bytes of the IP address: one a host, easy to read.
+/// Returns a locally administered Ethernet address made of the last four bytes of the IP address: one per host, and
+/// easy to read.
 fn mac(ip: IpAddr) -> [u8; 6] {
     let [.., a, b, c, d] = match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
@@ -159,12 +162,12 @@ fn timestamp(time: Time) -> Timestamp {
     Timestamp::from_nanos(time.since(Time::ZERO).as_ns())
 }
 
-/// The internet checksum (RFC 1071) in the making.
+/// Internet checksum (RFC 1071) in computation.
 #[derive(Clone, Copy, Default)]
 struct Checksum(u64);
 
 impl Checksum {
-    /// Adds `bytes`, which start at an even place; a last odd byte counts as the high one of a word.
+    /// Adds `bytes`, which start at an even offset; a last odd byte counts as the high one of a word.
     fn add(self, bytes: &[u8]) -> Self {
         let words = bytes.chunks(2).map(|pair| u64::from(pair[0]) << 8 | u64::from(pair.get(1).copied().unwrap_or(0)));
         Self(self.0 + words.sum::<u64>())
@@ -186,7 +189,7 @@ impl Checksum {
     }
 }
 
-/// Longest frame of ours: the promise in the file header that nothing is cut.
+/// Largest frame length in bytes: the file header states it as snapshot length, because no frame is truncated.
 const FRAME_MAX: u32 = ETHERNET_LEN + net::IPV6_LEN + UDP_LEN + net::UDP_PAYLOAD_MAX;
 
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];

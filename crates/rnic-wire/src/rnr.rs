@@ -1,40 +1,40 @@
-//! The wait that a receiver-not-ready NAK asks for: InfiniBand's, RoCE's and Falcon's alike.
+//! Wait time requested by a receiver-not-ready NAK, for InfiniBand, RoCE and Falcon.
 
 use rnic_base::Duration;
 
-/// A 5-bit code for a wait (InfiniBand Architecture volume 1, table 45; OCP Falcon Transport Protocol, Rev 0.9,
+/// A 5-bit code for a wait time (InfiniBand Architecture volume 1, table 45; OCP Falcon Transport Protocol, Rev 0.9,
 /// section 7.8).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RnrTimer(u8);
 
-/// In units of 10 microseconds, by code.
+/// Wait time of each code, in units of 10 microseconds.
 const TENS_OF_US: [u32; 32] = [
     65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024, 1_536, 2_048, 3_072,
     4_096, 6_144, 8_192, 12_288, 16_384, 24_576, 32_768, 49_152,
 ];
 
 impl RnrTimer {
-    /// The largest code; not the longest wait, which is code 0's.
+    /// Largest code; the longest wait is that of code 0.
     pub const CODE_MAX: u8 = 31;
 
-    /// The timer of `code`, of which only five bits count.
+    /// Returns the timer of `code`, of which only the low five bits are used.
     #[inline]
     pub const fn from_code(code: u8) -> Self {
         Self(code & Self::CODE_MAX)
     }
 
-    /// The shortest timer that waits at least `wait`; the longest there is when none does.
+    /// Returns the shortest timer that waits at least `wait`, or the longest timer when none does.
     pub fn at_least(wait: Duration) -> Self {
         let fitting = (1..32u8).find(|code| Self(*code).wait() >= wait);
         Self(fitting.unwrap_or(0))
     }
 
-    /// The code as it travels.
+    /// Returns the code as transmitted.
     pub const fn code(self) -> u8 {
         self.0
     }
 
-    /// How long to wait.
+    /// Returns the wait time.
     pub const fn wait(self) -> Duration {
         Duration::from_us(TENS_OF_US[self.0 as usize] as u64 * 10)
     }

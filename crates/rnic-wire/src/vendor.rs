@@ -1,7 +1,8 @@
-//! Management datagrams of our own, in a form that everybody knows to ignore.
+//! Vendor-specific management datagrams of OpenRNIC, in a form that other stacks ignore.
 //!
-//! Source: InfiniBand Architecture volume 1, section 16.5.2: classes 0x30 to 0x4f are a vendor's, who is named by an
-//! OUI; method Get is answered by GetResp. The OUI is a locally administered one, which belongs to nobody.
+//! Source: InfiniBand Architecture volume 1, section 16.5.2: classes 0x30 to 0x4f are vendor-specific, with the vendor
+//! identified by an OUI; the response to method Get is GetResp. The OUI is a locally administered one, which is not
+//! assigned to any vendor.
 //!
 //! ```text
 //!        0               1               2               3
@@ -19,19 +20,19 @@
 use crate::bytes::{array, be16, put};
 use crate::gsi::MAD_LEN;
 
-/// Which half of a conversation a message is.
+/// Direction of a message: request or response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Method {
-    /// A question.
+    /// A request.
     Get,
-    /// The answer to one.
+    /// The response to a request.
     GetResp,
 }
 
-/// Where the attribute's data begin.
+/// Offset of the attribute's data.
 pub(crate) const DATA_AT: usize = 40;
 
-/// A message about `attribute` without transaction and data.
+/// Returns a message of `attribute` without transaction id and data.
 pub(crate) fn head(method: Method, attribute: u16) -> [u8; MAD_LEN] {
     let mut mad = [0; MAD_LEN];
     let code = match method {
@@ -44,7 +45,7 @@ pub(crate) fn head(method: Method, attribute: u16) -> [u8; MAD_LEN] {
     mad
 }
 
-/// Which half of a conversation about `attribute` this is; `None` when it is something else.
+/// Returns whether the message is a request or a response of `attribute`; `None` when it is another message.
 pub(crate) fn method_of(mad: &[u8; MAD_LEN], attribute: u16) -> Option<Method> {
     let is_ours = mad[..3] == [BASE_VERSION, CLASS, CLASS_VERSION]
         && be16(mad, 4) == 0
@@ -58,11 +59,11 @@ pub(crate) fn method_of(mad: &[u8; MAD_LEN], attribute: u16) -> Option<Method> {
 }
 
 const BASE_VERSION: u8 = 1;
-/// A vendor's class that nobody is known to use over IP.
+/// A vendor-specific class without known users over IP.
 const CLASS: u8 = 0x3f;
 const CLASS_VERSION: u8 = 1;
 const METHOD_GET: u8 = 0x01;
 const METHOD_GET_RESP: u8 = 0x81;
 const OUI_AT: usize = 37;
-/// The second bit of the first byte: locally administered.
+/// The second bit of the first byte marks it as locally administered.
 const OUI: [u8; 3] = [0x02, b'R', b'N'];

@@ -11,21 +11,21 @@ use super::mad::Body;
 use crate::bytes::{array, be24, be32, put, put24};
 use crate::packet::Qpn;
 
-/// DREQ: ends a connection.
+/// DREQ: requests the end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct DisconnectRequest {
-    /// The sender's name for the connection.
+    /// Communication id that the sender has assigned to the connection.
     pub local_comm_id: u32,
-    /// The receiver's name for it.
+    /// Communication id that the receiver has assigned to it.
     pub remote_comm_id: u32,
-    /// The receiver's queue pair.
+    /// Queue pair number of the receiver.
     pub remote_qpn: Qpn,
-    /// From application to application.
+    /// Private data from the sending application to the receiving one.
     pub private_data: PrivateData<220>,
 }
 
 impl DisconnectRequest {
-    /// Says in a MAD header that this is the message.
+    /// MAD attribute that identifies this message.
     pub const ATTRIBUTE: u16 = 0x0015;
 
     pub(super) fn parse(body: &Body) -> Self {
@@ -45,19 +45,19 @@ impl DisconnectRequest {
     }
 }
 
-/// DREP: confirms the end.
+/// DREP: confirms the end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct DisconnectReply {
-    /// The sender's name for the connection.
+    /// Communication id that the sender has assigned to the connection.
     pub local_comm_id: u32,
-    /// The receiver's name for it.
+    /// Communication id that the receiver has assigned to it.
     pub remote_comm_id: u32,
-    /// From application to application.
+    /// Private data from the sending application to the receiving one.
     pub private_data: PrivateData<224>,
 }
 
 impl DisconnectReply {
-    /// Says in a MAD header that this is the message.
+    /// MAD attribute that identifies this message.
     pub const ATTRIBUTE: u16 = 0x0016;
 
     pub(super) fn parse(body: &Body) -> Self {

@@ -1,4 +1,4 @@
-//! Types of fields that several messages have.
+//! Field types shared by several messages.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
@@ -11,27 +11,27 @@ impl<const WIDTH: u32> Bits<WIDTH> {
     /// The largest value.
     pub const MAX: Self = Self(u32::MAX >> (32 - WIDTH));
 
-    /// `value`, or the largest value when it is larger: what counts, timeouts and limits want.
+    /// Returns `value`, clamped to the largest value of the type: for counts, timeouts and limits.
     #[must_use]
     pub const fn clamped(value: u32) -> Self {
         if value > Self::MAX.0 { Self::MAX } else { Self(value) }
     }
 
-    /// The low `WIDTH` bits of `value`: what parsing wants.
+    /// Returns the low `WIDTH` bits of `value`: for parsing.
     pub(super) const fn low(value: u32) -> Self {
         Self(value & Self::MAX.0)
     }
 
-    /// The value.
+    /// Returns the value.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// The value in the low bits of a byte.
+    /// Returns the value in the low bits of a byte.
     ///
     /// # Panics
-    /// Never: it is for fields of at most eight bits, which is checked when compiled.
+    /// Never: it is only for fields of at most eight bits, which is checked at compile time.
     pub(super) const fn byte(self) -> u8 {
         const { assert!(WIDTH <= 8) };
         self.0 as u8
@@ -44,13 +44,13 @@ impl<const WIDTH: u32> fmt::Debug for Bits<WIDTH> {
     }
 }
 
-/// Whose adapter a message comes from, and what that vendor's adapters agree on: enhanced connection establishment
-/// (ECE). All zeros from an adapter that has nothing to say.
+/// Vendor of the adapter that sent a message, and the options its adapters negotiate: enhanced connection establishment
+/// (ECE). All zeros when the adapter sends no such information.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Vendor {
-    /// The vendor.
+    /// Identifier of the vendor.
     pub id: Bits<24>,
-    /// What its adapters agree on, in its own terms; travels as the attribute modifier of the MAD.
+    /// Options in the vendor's own encoding; carried in the attribute modifier of the MAD.
     pub options: u32,
 }
 
@@ -60,12 +60,12 @@ impl Vendor {
     }
 }
 
-/// Address of a port. RoCEv2 uses the IP address, IPv4 ones mapped (`::ffff:a.b.c.d`).
+/// Address of a port. RoCEv2 uses its IP address; IPv4 addresses are mapped (`::ffff:a.b.c.d`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Gid(pub [u8; 16]);
 
 impl Gid {
-    /// The IP address that it stands for.
+    /// Returns the IP address that this GID represents.
     #[must_use]
     pub const fn to_ip(self) -> IpAddr {
         IpAddr::V6(Ipv6Addr::from_octets(self.0)).to_canonical()
@@ -87,25 +87,25 @@ impl fmt::Debug for Gid {
     }
 }
 
-/// What a passive side offers: the address that REQ messages ask for.
+/// Identifier of a service offered by a passive side: the address that REQ messages request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ServiceId(pub u64);
 
 impl ServiceId {
-    /// The service behind TCP-like port `port` (annex A11: prefix 0x0000000001, protocol 6, port), as RDMA connection
-    /// managers listen on it.
+    /// Returns the service of TCP-like port `port` (annex A11: prefix 0x0000000001, protocol 6, port), as RDMA
+    /// connection managers listen on it.
     #[must_use]
     pub const fn for_port(port: u16) -> Self {
         Self(PORT_PREFIX | port as u64)
     }
 
-    /// The service behind `port` of a port space: 0x0106 like TCP, 0x0111 like UDP, 0x013f for InfiniBand's own.
+    /// Returns the service of `port` in a port space: 0x0106 for TCP, 0x0111 for UDP, 0x013f for InfiniBand.
     #[must_use]
     pub const fn in_port_space(space: u16, port: u16) -> Self {
         Self((space as u64) << 16 | port as u64)
     }
 
-    /// The port, when it is a service that [`ServiceId::for_port`] makes.
+    /// Returns the port when the service was constructed as in [`ServiceId::for_port`].
     #[must_use]
     pub const fn port(self) -> Option<u16> {
         if self.0 & !0xffff == PORT_PREFIX { Some(self.0 as u16) } else { None }
@@ -118,12 +118,13 @@ impl fmt::Debug for ServiceId {
     }
 }
 
-/// The path MTU as a 4-bit code: 1 for 256 bytes to 5 for 4096. 6 is ours, for 8192 bytes; other stacks do not know it.
+/// The path MTU as a 4-bit code: 1 for 256 bytes to 5 for 4096. Code 6 is an OpenRNIC extension for 8192 bytes; other
+/// stacks do not know it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PathMtu(Bits<4>);
 
 impl PathMtu {
-    /// The largest MTU that is a power of two, has a code, and does not exceed `bytes`.
+    /// Returns the largest MTU that is a power of two, has a code, and does not exceed `bytes`.
     ///
     /// `None` below 256 bytes.
     #[must_use]
@@ -135,19 +136,19 @@ impl PathMtu {
         }
     }
 
-    /// The MTU behind `code`, which may be unknown.
+    /// Returns the path MTU of `code`, which may be unknown.
     #[must_use]
     pub const fn from_code(code: Bits<4>) -> Self {
         Self(code)
     }
 
-    /// The code.
+    /// Returns the code.
     #[must_use]
     pub const fn code(self) -> Bits<4> {
         self.0
     }
 
-    /// Payload bytes of a full packet; `None` for an unknown code.
+    /// Returns the payload bytes of a full packet; `None` for an unknown code.
     #[must_use]
     pub const fn bytes(self) -> Option<u32> {
         match self.0.get() {
@@ -166,12 +167,12 @@ impl fmt::Debug for PathMtu {
     }
 }
 
-/// What the two applications tell each other, padded with zeros to the room that the message has.
+/// Private data exchanged by the two applications, padded with zeros to the length of the message's field.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PrivateData<const LEN: usize>(pub [u8; LEN]);
 
 impl<const LEN: usize> PrivateData<LEN> {
-    /// `bytes`, padded; `None` when there are too many.
+    /// Returns `bytes`, padded; `None` when there are more than `LEN`.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut data = [0; LEN];
@@ -187,7 +188,7 @@ impl<const LEN: usize> Default for PrivateData<LEN> {
 }
 
 impl<const LEN: usize> fmt::Debug for PrivateData<LEN> {
-    /// Hexadecimal, without the zeros at the end.
+    /// Formats the data as hexadecimal, without the trailing zeros.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = self.0.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         self.0[..end].iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
@@ -196,7 +197,7 @@ impl<const LEN: usize> fmt::Debug for PrivateData<LEN> {
 }
 
 const PORT_PREFIX: u64 = 0x0000_0000_0106_0000;
-/// A code and this make the exponent of two.
+/// Added to a code, gives the exponent of two of the MTU in bytes.
 const CODE_BASE: u32 = 7;
 const CODE_MAX: u32 = 6;
 const LOG_MAX: u32 = CODE_BASE + CODE_MAX;

@@ -1,7 +1,8 @@
-//! Who asks, in terms of IP: the first 36 bytes of the private data of a REQ for a port's service.
+//! The IP addressing header: the first 36 bytes of the private data of a REQ for a port's service, which identify the
+//! requester by IP address and port.
 //!
 //! Source: InfiniBand Architecture volume 1, annex A11 (RDMA IP connection management service). RDMA connection
-//! managers fill it in and refuse a REQ without it.
+//! managers fill it in and reject a REQ without it.
 //!
 //! ```text
 //!   0 major version (4) 0, minor version (4) 0   1 IP version (4), reserved (4)   2 source port
@@ -13,22 +14,23 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::field::PrivateData;
 use crate::bytes::{array, be16, put};
 
-/// What the header says. Behind it are the application's bytes: 56 in a REQ, 180 in a SIDR_REQ.
+/// Content of the IP addressing header. It is followed by the application's bytes: 56 in a REQ, 180 in a SIDR_REQ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IpHeader {
-    /// Port that the request comes from.
+    /// Source port of the request.
     pub source_port: u16,
-    /// Where it comes from.
+    /// Source IP address of the request.
     pub source: IpAddr,
-    /// Whom it asks; of the same IP version.
+    /// Destination IP address of the request; of the same IP version as the source.
     pub destination: IpAddr,
 }
 
 impl IpHeader {
-    /// Bytes of the header.
+    /// Length of the header in bytes.
     pub const LEN: usize = 36;
 
-    /// Splits private data; `None` when another version or no IP version is named, or they are too short.
+    /// Splits private data into this header and the application's data; returns `None` when another version or no IP
+    /// version is given, or the data are too short.
     #[must_use]
     pub fn split(data: &[u8]) -> Option<(Self, &[u8])> {
         let (bytes, rest) = data.split_first_chunk::<{ Self::LEN }>()?;
@@ -41,8 +43,8 @@ impl IpHeader {
         Some((Self { source_port: be16(bytes, 2), source: ip(source), destination: ip(destination) }, rest))
     }
 
-    /// Private data with `data` behind the header; `None` when there are too many bytes, or the two addresses are not
-    /// of one IP version.
+    /// Returns private data with `data` behind the header; `None` when there are too many bytes, or when the two
+    /// addresses are of different IP versions.
     #[must_use]
     pub fn join<const TOTAL: usize>(&self, data: &[u8]) -> Option<PrivateData<TOTAL>> {
         let octets = |ip: IpAddr| match ip {
@@ -63,28 +65,28 @@ impl IpHeader {
     }
 }
 
-/// The header, and what the application has behind it in a REQ.
+/// The IP addressing header and the application's data behind it in a REQ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IpRequest {
-    /// Port that the request comes from.
+    /// Source port of the request.
     pub source_port: u16,
-    /// Where it comes from.
+    /// Source IP address of the request.
     pub source: IpAddr,
-    /// Whom it asks; of the same IP version.
+    /// Destination IP address of the request; of the same IP version as the source.
     pub destination: IpAddr,
-    /// From application to application.
+    /// Private data from the sending application to the receiving one.
     pub private_data: PrivateData<56>,
 }
 
 impl IpRequest {
-    /// Reads the private data of a REQ; `None` when another version or no IP version is named.
+    /// Parses the private data of a REQ; returns `None` when another version or no IP version is given.
     #[must_use]
     pub fn parse(data: &PrivateData<92>) -> Option<Self> {
         let (IpHeader { source_port, source, destination }, _) = IpHeader::split(&data.0)?;
         Some(Self { source_port, source, destination, private_data: PrivateData(array(&data.0, IpHeader::LEN)) })
     }
 
-    /// The private data of a REQ; `None` when the two addresses are not of one IP version.
+    /// Returns the private data of a REQ; `None` when the two addresses are of different IP versions.
     #[must_use]
     pub fn emit(&self) -> Option<PrivateData<92>> {
         let Self { source_port, source, destination, private_data } = *self;

@@ -14,15 +14,15 @@
 use crate::bytes::{be16, be32, be64, put};
 use crate::gsi::MAD_LEN;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub(super) const HEADER_LEN: usize = 24;
-/// Bytes that a message has for itself.
+/// Length of a message without the header, in bytes.
 pub(super) const BODY_LEN: usize = MAD_LEN - HEADER_LEN;
 
 /// A message without the header.
 pub(super) type Body = [u8; BODY_LEN];
 
-/// Why a management datagram is not a connection management message: the peer's error.
+/// Reason why a management datagram is not a valid connection management message: an error of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, thiserror::Error)]
 pub enum CmError {
     /// The base version is not 1.
@@ -37,27 +37,27 @@ pub enum CmError {
     /// The method is not Send.
     #[error("not a Send")]
     Method,
-    /// The attribute is not a message that we speak.
+    /// The attribute is not that of a supported message.
     #[error("unknown communication management message")]
     Attribute,
-    /// A REJ says that it has more additional information than it has room for.
+    /// A REJ indicates more additional information than its field can hold.
     #[error("additional reject information longer than its field")]
     RejectInfo,
 }
 
-/// What the header of a connection management message says.
+/// Content of the header of a connection management message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MadHeader {
-    /// Joins the messages of one exchange.
+    /// Identifies the exchange that a message belongs to.
     pub transaction_id: u64,
-    /// Which message it is.
+    /// Identifies the type of the message.
     pub attribute: u16,
-    /// A vendor's options in messages that have a vendor, else nothing.
+    /// Vendor's options in messages that carry a vendor, otherwise zero.
     pub modifier: u32,
 }
 
 impl MadHeader {
-    /// Reads the header. Status and class specific bytes mean nothing here and are ignored.
+    /// Parses the header. The status and class-specific bytes have no meaning here and are ignored.
     pub(super) fn parse(bytes: &[u8; HEADER_LEN]) -> Result<Self, CmError> {
         match *bytes {
             [BASE_VERSION, CLASS, CLASS_VERSION, METHOD_SEND, ..] => {
@@ -81,13 +81,13 @@ impl MadHeader {
     }
 }
 
-/// Header and message.
+/// Splits a management datagram into header and message.
 pub(super) fn split(mad: &[u8; MAD_LEN]) -> (&[u8; HEADER_LEN], &Body) {
     let (header, body) = mad.split_at(HEADER_LEN);
     (header.try_into().expect("the first 24 of 256"), body.try_into().expect("the other 232"))
 }
 
-/// Header and message, to be written.
+/// Splits a management datagram into mutable header and message.
 pub(super) fn split_mut(mad: &mut [u8; MAD_LEN]) -> (&mut [u8; HEADER_LEN], &mut Body) {
     let (header, body) = mad.split_at_mut(HEADER_LEN);
     (header.try_into().expect("the first 24 of 256"), body.try_into().expect("the other 232"))

@@ -1,32 +1,33 @@
-//! Which message of ours an ICMP error is about.
+//! Identification of the sent message that an ICMP error refers to.
 //!
-//! An ICMP error quotes the beginning of the datagram that it is about (RFC 792: eight bytes behind the IP header; RFC
+//! An ICMP error quotes the beginning of the datagram that it refers to (RFC 792: eight bytes behind the IP header; RFC
 //! 1812, section 4.3.2.3: as much as fits into 576 bytes). The kernel finds the socket by addresses and ports alone,
-//! which anybody can guess. The names in a message are drawn at random, and only the two ends and the path between them
-//! see them: 96 bits, which whoever quotes them must have seen.
+//! which an attacker can guess. The identifiers in a message are generated randomly, and only the two endpoints and the
+//! path between them see them: a sender that quotes these 96 bits must have seen the message.
 
 use super::mad::{HEADER_LEN, MadHeader};
 use crate::gsi::{self, HEADERS_LEN};
 
-/// What the sender of a message called the exchange.
+/// Identifiers that the sender of a message has assigned to the exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SentNames {
-    /// Of the exchange of messages.
+    /// Transaction id of the exchange of messages.
     pub transaction_id: u64,
-    /// The sender's name for the connection, or for its question.
+    /// Communication id of the sender's connection, or id of its lookup request.
     pub local_comm_id: u32,
 }
 
 impl SentNames {
-    /// Bytes of a datagram that say them.
+    /// Number of bytes of a datagram needed to read the identifiers.
     pub const BYTES: usize = HEADERS_LEN + HEADER_LEN + size_of::<u32>();
 
-    /// Reads them from the first bytes of a datagram; `None` when it is no message, or too little of it is there.
+    /// Reads the identifiers from the first bytes of a datagram; returns `None` when it is not a message, or too few
+    /// bytes are given.
     #[must_use]
     pub fn of_datagram(start: &[u8]) -> Option<Self> {
         let (header, body) = start.get(HEADERS_LEN..Self::BYTES)?.split_first_chunk()?;
         let header = MadHeader::parse(header).ok().filter(|_| gsi::is_gsi(start))?;
-        // Every message begins with it.
+        // Every message begins with the sender's communication id.
         let local_comm_id = u32::from_be_bytes(body.try_into().ok()?);
         Some(Self { transaction_id: header.transaction_id, local_comm_id })
     }

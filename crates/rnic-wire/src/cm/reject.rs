@@ -1,4 +1,4 @@
-//! REJ (InfiniBand Architecture volume 1, section 12.6.7): refuses a connection, or gives up making it.
+//! REJ (InfiniBand Architecture volume 1, section 12.6.7): rejects a connection, or gives up establishing it.
 //!
 //! ```text
 //!   0 local communication id     4 remote communication id
@@ -12,7 +12,7 @@ use super::field::{Bits, PrivateData};
 use super::mad::{Body, CmError};
 use crate::bytes::{array, be16, be32, put};
 
-/// Which message is answered.
+/// Type of the message that a REJ rejects.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Rejected {
     /// A REQ.
@@ -20,22 +20,22 @@ pub enum Rejected {
     Request,
     /// A REP.
     Reply,
-    /// None: a timeout, for example.
+    /// No message: a timeout, for example.
     NoMessage,
-    /// A value without a meaning.
+    /// A reserved value.
     Reserved,
 }
 
-/// Why a connection is refused.
+/// Reason why a connection is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RejectReason(pub u16);
 
 impl RejectReason {
-    /// No queue pair is free.
+    /// No queue pair is available.
     pub const NO_QP: Self = Self(1);
-    /// Something else has run out.
+    /// Another resource is exhausted.
     pub const NO_RESOURCES: Self = Self(3);
-    /// No answer came in time.
+    /// No response arrived in time.
     pub const TIMEOUT: Self = Self(4);
     /// The message is not supported.
     pub const UNSUPPORTED_REQUEST: Self = Self(5);
@@ -43,7 +43,7 @@ impl RejectReason {
     pub const INVALID_COMM_ID: Self = Self(6);
     /// The pair of communication id and service does not match.
     pub const INVALID_COMM_INSTANCE: Self = Self(7);
-    /// Nobody listens to the service.
+    /// No process listens on the service.
     pub const INVALID_SERVICE_ID: Self = Self(8);
     /// The transport service is not offered.
     pub const INVALID_TRANSPORT_SERVICE: Self = Self(9);
@@ -51,15 +51,15 @@ impl RejectReason {
     pub const STALE_CONNECTION: Self = Self(10);
     /// The port's address is not acceptable.
     pub const INVALID_PRIMARY_GID: Self = Self(12);
-    /// The path MTU is not acceptable; the additional information may hold the code that is.
+    /// The path MTU is not acceptable; the additional information may hold the code of an acceptable one.
     pub const INVALID_PATH_MTU: Self = Self(26);
-    /// Too few Reads and atomics can be answered.
+    /// The peer supports too few outstanding Reads and atomics.
     pub const INSUFFICIENT_RESPONDER_RESOURCES: Self = Self(27);
-    /// The application said no.
+    /// The application has rejected the request.
     pub const CONSUMER: Self = Self(28);
     /// The RNR retry count is not acceptable.
     pub const RNR_RETRY_COUNT: Self = Self(29);
-    /// Another connection of the sender has the communication id already.
+    /// Another connection of the sender already uses the communication id.
     pub const DUPLICATE_COMM_ID: Self = Self(30);
     /// The class version is not supported.
     pub const INVALID_CLASS_VERSION: Self = Self(31);
@@ -96,7 +96,7 @@ impl fmt::Debug for RejectReason {
     }
 }
 
-/// What would have been acceptable; its form depends on the reason.
+/// Acceptable values, in a form that depends on the reject reason.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct RejectInfo {
     len: u8,
@@ -104,38 +104,38 @@ pub struct RejectInfo {
 }
 
 impl RejectInfo {
-    /// `bytes`; `None` when there are more than 72.
+    /// Returns `bytes`; `None` when there are more than 72.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Option<Self> {
         PrivateData::new(bytes).map(|padded| Self { len: bytes.len() as u8, bytes: padded })
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes.0[..usize::from(self.len)]
     }
 }
 
-/// REJ: refuses a connection, or gives up making it.
+/// REJ: rejects a connection, or gives up establishing it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Reject {
-    /// The sender's name for the connection; zero when it has none.
+    /// Communication id that the sender has assigned to the connection; zero when it has none.
     pub local_comm_id: u32,
-    /// The receiver's name for it; zero when that is not known.
+    /// Communication id that the receiver has assigned to it; zero when that is unknown.
     pub remote_comm_id: u32,
-    /// Which message is answered.
+    /// Message that is rejected.
     pub rejected: Rejected,
-    /// Why.
+    /// Reason for the rejection.
     pub reason: RejectReason,
-    /// What would have been acceptable.
+    /// Acceptable values, depending on the reason.
     pub info: RejectInfo,
-    /// From application to application.
+    /// Private data from the sending application to the receiving one.
     pub private_data: PrivateData<148>,
 }
 
 impl Reject {
-    /// Says in a MAD header that this is the message.
+    /// MAD attribute that identifies this message.
     pub const ATTRIBUTE: u16 = 0x0012;
 
     pub(super) fn parse(body: &Body) -> Result<Self, CmError> {

@@ -17,57 +17,58 @@ use super::mad::Body;
 use crate::bytes::{array, be24, be32, be64, put, put24};
 use crate::packet::Qpn;
 
-/// What becomes of the alternate path that a REQ offered.
+/// Result for the alternate path that a REQ offered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Failover {
-    /// Accepted; also said when none was offered.
+    /// Accepted; also reported when no alternate path was offered.
     #[default]
     Accepted,
-    /// Refused: the receiver does not do it.
+    /// Rejected: the receiver does not support path migration.
     NotSupported,
-    /// Refused: the receiver does it, but not with this path.
+    /// Rejected: the receiver supports it, but not with this path.
     Rejected,
-    /// A value without a meaning.
+    /// A reserved value.
     Reserved,
 }
 
 /// REP: accepts a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Reply {
-    /// The sender's name for the connection.
+    /// Communication id that the sender has assigned to the connection.
     pub local_comm_id: u32,
-    /// The name that the REQ gave.
+    /// Communication id from the REQ.
     pub remote_comm_id: u32,
     /// Queue key of the sender; zero for reliable connections.
     pub local_queue_key: u32,
-    /// The sender's queue pair.
+    /// Queue pair number of the sender.
     pub local_qpn: Qpn,
-    /// Sequence number of the first packet that the sender expects: where the receiver of this message begins.
+    /// Sequence number of the first packet that the sender of this message expects; the receiver of this message starts
+    /// transmitting with it.
     pub starting_psn: Psn,
-    /// Reads and atomics that the sender can answer at a time.
+    /// Number of Reads and atomics that the sender can process as responder at a time.
     pub responder_resources: u8,
-    /// Reads and atomics that the sender wants to have outstanding.
+    /// Number of Reads and atomics that the sender wants to have outstanding as initiator.
     pub initiator_depth: u8,
-    /// How long the sender may hold an acknowledgement back, 4.096 us * 2^n.
+    /// Longest time that the sender may delay an acknowledgement, encoded as 4.096 us * 2^n.
     pub target_ack_delay: Bits<5>,
-    /// The alternate path's fate.
+    /// Result for the alternate path.
     pub failover: Failover,
-    /// Whether the sender counts credits.
+    /// True when the sender uses end-to-end flow control (credits).
     pub flow_control: bool,
-    /// Times to send again after an RNR NAK; 7 is for ever.
+    /// Number of retransmissions after an RNR NAK; 7 means without limit.
     pub rnr_retry_count: Bits<3>,
-    /// Whether the sender has a shared receive queue.
+    /// True when the sender's queue pair uses a shared receive queue.
     pub shared_receive_queue: bool,
-    /// The sender's adapter.
+    /// GUID of the sender's adapter.
     pub local_ca_guid: u64,
-    /// Whose adapter it is.
+    /// Vendor of the sender's adapter, and its options.
     pub vendor: Vendor,
-    /// From application to application.
+    /// Private data from the sending application to the receiving one.
     pub private_data: PrivateData<196>,
 }
 
 impl Reply {
-    /// Says in a MAD header that this is the message.
+    /// MAD attribute that identifies this message.
     pub const ATTRIBUTE: u16 = 0x0013;
 
     pub(super) fn parse(body: &Body, modifier: u32) -> Self {

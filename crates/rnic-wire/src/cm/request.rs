@@ -1,4 +1,4 @@
-//! REQ (InfiniBand Architecture volume 1, section 12.6.5): asks for a connection.
+//! REQ (InfiniBand Architecture volume 1, section 12.6.5): requests a connection.
 //!
 //! ```text
 //!   0 local communication id  4 reserved (8), vendor id (24)   8 service id
@@ -22,73 +22,74 @@ use super::mad::Body;
 use crate::bytes::{array, be16, be24, be32, be64, put, put24};
 use crate::packet::Qpn;
 
-/// What kind of connection is asked for.
+/// Transport service that is requested.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum TransportService {
-    /// Reliable connection, the only one that we make.
+    /// Reliable connection, the only one that OpenRNIC requests.
     #[default]
     Reliable,
     /// Unreliable connection.
     Unreliable,
     /// Reliable datagram.
     ReliableDatagram,
-    /// One that the extended field names, such as XRC.
+    /// A transport named in the extended field, such as XRC.
     Extended,
 }
 
-/// REQ: asks for a connection.
+/// REQ: requests a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Request {
-    /// The sender's name for the connection.
+    /// Communication id that the sender has assigned to the connection.
     pub local_comm_id: u32,
-    /// What is asked for.
+    /// Service that is requested.
     pub service_id: ServiceId,
-    /// The sender's adapter.
+    /// GUID of the sender's adapter.
     pub local_ca_guid: u64,
     /// Queue key of the sender; zero for reliable connections.
     pub local_queue_key: u32,
-    /// The sender's queue pair.
+    /// Queue pair number of the sender.
     pub local_qpn: Qpn,
-    /// Reads and atomics that the sender can answer at a time.
+    /// Number of Reads and atomics that the sender can process as responder at a time.
     pub responder_resources: u8,
-    /// Reads and atomics that the sender wants to have outstanding.
+    /// Number of Reads and atomics that the sender wants to have outstanding as initiator.
     pub initiator_depth: u8,
-    /// How long the receiver may take to answer, 4.096 us * 2^n.
+    /// Time allowed to the receiver for its response, encoded as 4.096 us * 2^n.
     pub remote_cm_timeout: Bits<5>,
-    /// What kind of connection is asked for.
+    /// Transport service that is requested.
     pub transport_service: TransportService,
-    /// Whether the sender counts credits.
+    /// True when the sender uses end-to-end flow control (credits).
     pub flow_control: bool,
-    /// Sequence number of the first packet that the sender expects: where the receiver of this message begins.
+    /// Sequence number of the first packet that the sender of this message expects; the receiver of this message starts
+    /// transmitting with it.
     pub starting_psn: Psn,
-    /// How long the sender may take to answer, 4.096 us * 2^n.
+    /// Time that the sender needs at most for its response, encoded as 4.096 us * 2^n.
     pub local_cm_timeout: Bits<5>,
-    /// Times to send a packet again before giving up.
+    /// Number of retransmissions of a packet before the sender gives up.
     pub retry_count: Bits<3>,
-    /// Partition.
+    /// Partition key.
     pub partition_key: u16,
-    /// Payload of a full packet.
+    /// Path MTU: payload of a full packet.
     pub path_mtu: PathMtu,
-    /// Times to send again after an RNR NAK; 7 is for ever.
+    /// Number of retransmissions after an RNR NAK; 7 means without limit.
     pub rnr_retry_count: Bits<3>,
-    /// Times to send a connection management message again.
+    /// Number of retransmissions of a connection management message.
     pub cm_retries: Bits<4>,
-    /// Whether the sender has a shared receive queue.
+    /// True when the sender's queue pair uses a shared receive queue.
     pub shared_receive_queue: bool,
-    /// Which transport, when the transport service is [`TransportService::Extended`].
+    /// Transport type when the transport service is [`TransportService::Extended`].
     pub extended_transport: Bits<3>,
-    /// The way that packets take.
+    /// Primary path of the packets.
     pub primary: Path,
-    /// Another way, if there is one; we never migrate to it. On the wire "none" is all zeros.
+    /// Alternate path, if there is one; OpenRNIC never migrates to it. On the wire "none" is all zeros.
     pub alternate: Option<Path>,
-    /// Whose adapter it is.
+    /// Vendor of the sender's adapter, and its options.
     pub vendor: Vendor,
-    /// From application to application.
+    /// Private data from the sending application to the receiving one.
     pub private_data: PrivateData<92>,
 }
 
 impl Request {
-    /// Says in a MAD header that this is the message.
+    /// MAD attribute that identifies this message.
     pub const ATTRIBUTE: u16 = 0x0010;
 
     pub(super) fn parse(body: &Body, modifier: u32) -> Self {
@@ -154,16 +155,16 @@ impl Request {
     }
 }
 
-/// A way between two ports, as the sender of a REQ sees it.
+/// A path between two ports, as described by the sender of a REQ.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Path {
     /// InfiniBand address of the sender's port; unused by RoCE.
     pub local_lid: u16,
     /// InfiniBand address of the receiver's port; unused by RoCE.
     pub remote_lid: u16,
-    /// The sender's port.
+    /// GID of the sender's port.
     pub local_gid: Gid,
-    /// The receiver's port.
+    /// GID of the receiver's port.
     pub remote_gid: Gid,
     /// IPv6 flow label.
     pub flow_label: Bits<20>,
@@ -175,9 +176,9 @@ pub struct Path {
     pub hop_limit: u8,
     /// InfiniBand service level; for RoCE the priority.
     pub service_level: Bits<4>,
-    /// Whether both ports are in one subnet.
+    /// True when both ports are in the same subnet.
     pub subnet_local: bool,
-    /// How long to wait for an acknowledgement, 4.096 us * 2^n.
+    /// Timeout for an acknowledgement, encoded as 4.096 us * 2^n.
     pub local_ack_timeout: Bits<5>,
 }
 

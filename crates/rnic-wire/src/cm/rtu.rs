@@ -11,16 +11,16 @@ use crate::bytes::{array, be32, put};
 /// RTU: the connection may be used.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ReadyToUse {
-    /// The sender's name for the connection.
+    /// Communication id that the sender has assigned to the connection.
     pub local_comm_id: u32,
-    /// The receiver's name for it.
+    /// Communication id that the receiver has assigned to it.
     pub remote_comm_id: u32,
-    /// From application to application.
+    /// Private data from the sending application to the receiving one.
     pub private_data: PrivateData<224>,
 }
 
 impl ReadyToUse {
-    /// Says in a MAD header that this is the message.
+    /// MAD attribute that identifies this message.
     pub const ATTRIBUTE: u16 = 0x0014;
 
     pub(super) fn parse(body: &Body) -> Self {

@@ -1,5 +1,5 @@
-//! SIDR_REQ and SIDR_REP (InfiniBand Architecture volume 1, sections 12.11.1 and 12.11.2): which queue pair serves
-//! datagrams for a service.
+//! SIDR_REQ and SIDR_REP (InfiniBand Architecture volume 1, sections 12.11.1 and 12.11.2): lookup of the queue pair
+//! that serves datagrams for a service.
 //!
 //! ```text
 //!  SIDR_REQ   0 request id   4 partition key (16), reserved (16)   8 service id   16 private data, 216 bytes
@@ -8,8 +8,8 @@
 //!            24 additional information, 72 bytes    96 private data, 136 bytes
 //! ```
 //!
-//! Additional information (where else to ask) is not spoken: zero when sent, ignored when received. The vendor's
-//! identifier and options are those of [`Vendor`].
+//! Additional information (redirection to another port) is not supported: zero when sent, ignored when received. The
+//! vendor's identifier and options are those of [`Vendor`].
 
 use core::fmt;
 
@@ -18,21 +18,21 @@ use super::mad::Body;
 use crate::bytes::{array, be16, be24, be32, be64, put, put24};
 use crate::packet::Qpn;
 
-/// SIDR_REQ: asks for the queue pair behind a service.
+/// SIDR_REQ: requests the queue pair of a service.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LookupRequest {
-    /// The sender's name for the question.
+    /// Id that the sender has assigned to the request.
     pub request_id: u32,
-    /// Partition.
+    /// Partition key.
     pub partition_key: u16,
-    /// What is asked for.
+    /// Service that is requested.
     pub service_id: ServiceId,
-    /// From application to application.
+    /// Private data from the sending application to the receiving one.
     pub private_data: PrivateData<216>,
 }
 
 impl LookupRequest {
-    /// Says in a MAD header that this is the message.
+    /// MAD attribute that identifies this message.
     pub const ATTRIBUTE: u16 = 0x0017;
 
     pub(super) fn parse(body: &Body) -> Self {
@@ -52,18 +52,18 @@ impl LookupRequest {
     }
 }
 
-/// Whether a service was found.
+/// Result of a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LookupStatus(pub u8);
 
 impl LookupStatus {
     /// The queue pair and its key are valid.
     pub const VALID: Self = Self(0);
-    /// Nobody offers the service.
+    /// The service is not offered.
     pub const UNSUPPORTED: Self = Self(1);
-    /// The application said no.
+    /// The application has rejected the request.
     pub const REJECTED: Self = Self(2);
-    /// No queue pair is free.
+    /// No queue pair is available.
     pub const NO_QP: Self = Self(3);
 }
 
@@ -80,27 +80,27 @@ impl fmt::Debug for LookupStatus {
     }
 }
 
-/// SIDR_REP: names the queue pair, or says why not.
+/// SIDR_REP: reports the queue pair, or the reason why there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LookupReply {
-    /// The name that the question had.
+    /// Id from the request.
     pub request_id: u32,
-    /// Whether the rest means anything.
+    /// Result of the lookup; determines whether the other fields are valid.
     pub status: LookupStatus,
-    /// The queue pair.
+    /// Queue pair number of the service.
     pub qpn: Qpn,
-    /// What was asked for.
+    /// Service that was requested.
     pub service_id: ServiceId,
-    /// The queue pair's key.
+    /// Queue key of that queue pair.
     pub queue_key: u32,
-    /// Whose adapter it is.
+    /// Vendor of the sender's adapter, and its options.
     pub vendor: Vendor,
-    /// From application to application.
+    /// Private data from the sending application to the receiving one.
     pub private_data: PrivateData<136>,
 }
 
 impl LookupReply {
-    /// Says in a MAD header that this is the message.
+    /// MAD attribute that identifies this message.
     pub const ATTRIBUTE: u16 = 0x0018;
 
     pub(super) fn parse(body: &Body, modifier: u32) -> Self {

@@ -1,4 +1,4 @@
-//! Extended headers from bytes: one row for each opcode.
+//! Decoding of extended headers: one match arm for each opcode.
 
 use super::Decoded;
 use crate::bytes::split;
@@ -21,31 +21,31 @@ use crate::packet::{
     Aeth, Asked, AtomicOp, Format, Headers, PackedPsn, Packet, PlacementOp, Position, Reth, SendTail, Sink, WqeSn,
 };
 
-/// What was read, and the bytes that follow it.
+/// The decoded value, and the bytes that follow it.
 type Read<'a, T> = Result<(T, &'a [u8]), WireError>;
 
-/// A packet of which the base transport header is read.
+/// A packet of which the base transport header has been read.
 #[derive(Clone, Copy)]
 pub(super) struct Start<'a> {
-    /// The whole datagram's length.
+    /// Length of the complete datagram in bytes.
     pub(super) datagram_len: usize,
-    /// How much of that is not at hand: the end of its payload.
+    /// Number of bytes at the end of the datagram that are not given: the end of its payload.
     pub(super) beyond: usize,
-    /// What it says it is.
+    /// Format indicated by the base transport header.
     pub(super) format: Format,
-    /// What kind of packet it is.
+    /// Opcode of the packet.
     pub(super) opcode: Opcode,
-    /// Its base transport header.
+    /// Base transport header of the packet.
     pub(super) base: BthView<'a>,
-    /// What follows that.
+    /// Bytes behind the base transport header.
     pub(super) rest: &'a [u8],
 }
 
 impl Start<'_> {
-    /// The packet with `headers`, when the bytes that are left are a payload that it may have, padding and ICRC.
+    /// Returns the packet with `headers`, when the remaining bytes are a payload of valid length, padding and ICRC.
     ///
-    /// Each kind of packet ends here by itself, so that its headers are built where they stay: one common end would
-    /// copy them twice, which takes as long as all the rest.
+    /// Each packet type calls this in its own branch, so that its headers are built in their final location: one common
+    /// call would copy them twice, which takes as long as all the rest.
     #[inline(always)]
     fn finish(&self, headers: Headers, rest: &[u8]) -> Result<Decoded, WireError> {
         let unread = rest.len() + self.beyond;
@@ -71,7 +71,7 @@ impl Start<'_> {
     }
 }
 
-/// Which header the end of a Send brings.
+/// Header carried by the last packet of a Send.
 #[derive(Clone, Copy)]
 enum Tail {
     Plain,
@@ -79,7 +79,7 @@ enum Tail {
     Invalidate,
 }
 
-/// Reads the extended headers that the opcode has in the format, and what is left.
+/// Reads the extended headers that the opcode has in the format, and the payload behind them.
 #[inline]
 pub(super) fn extended(start: &Start<'_>) -> Result<Decoded, WireError> {
     use Position::{First, Last, Middle, Only};
@@ -116,7 +116,7 @@ pub(super) fn extended(start: &Start<'_>) -> Result<Decoded, WireError> {
     }
 }
 
-/// A packet that names a shared receive queue: what follows the name is as without.
+/// Reads a packet that carries a shared receive queue number (XRC): the rest has the same layout as without it.
 #[cold]
 pub(super) fn shared(start: &Start<'_>) -> Result<Decoded, WireError> {
     let (srqn, rest) = xrceth::split_off(start.rest)?;
@@ -125,7 +125,7 @@ pub(super) fn shared(start: &Start<'_>) -> Result<Decoded, WireError> {
     Ok(decoded)
 }
 
-/// The table has let in two opcodes: with immediate and without.
+/// Reads an unreliable datagram. The opcode table allows two opcodes here: with and without immediate.
 fn datagram(start: &Start<'_>) -> Result<Decoded, WireError> {
     if start.base.dest_qpn().is_management() {
         return Err(WireError::Opcode);

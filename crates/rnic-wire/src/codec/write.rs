@@ -1,4 +1,4 @@
-//! Extended headers to bytes: the opcode that fits them, and every rule about which field may stand where.
+//! Encoding of extended headers: selects the opcode that fits them, and checks which fields are allowed.
 
 use crate::error::EncodeError;
 use crate::header::{atomic_ack_eth, atomic_eth, bth, cnp, deth, fasr, ieth, immdt, irn, placement, xrceth};
@@ -10,7 +10,7 @@ use crate::packet::{
 };
 use rnic_base::Psn;
 
-/// Writes the extended headers behind the room for the base one; gives the opcode and the length of both.
+/// Writes the extended headers behind the space for the base header; returns the opcode and the length of both.
 #[inline]
 pub(super) fn extended(
     format: Format,
@@ -83,12 +83,13 @@ pub(super) fn extended(
     Ok((opcode, writer.len))
 }
 
-/// Writes the base transport header into the room before the extended ones.
+/// Writes the base transport header into the space before the extended headers.
 #[inline]
 pub(super) fn base(format: Format, opcode: Opcode, packet: &Packet, out: &mut [u8; HEADERS_MAX]) {
     let header = bth::Bth {
         opcode: opcode.byte(format) | if packet.headers.srqn().is_some() { xrceth::SERVICE } else { 0 },
-        // A connection without path migration is "migrated" for good; hardware sends it so. A CNP has no connection.
+        // A connection without path migration is permanently in state "migrated"; hardware sends it so. A CNP belongs
+        // to no connection.
         migrated: !matches!(opcode, Opcode::Cnp) && format != Format::UnreliableDatagram,
         pad: packet.pad_len() as u8,
         version: match format {
@@ -103,7 +104,7 @@ pub(super) fn base(format: Format, opcode: Opcode, packet: &Packet, out: &mut [u
     header.emit(out.first_chunk_mut().expect("HEADERS_MAX holds a BTH"));
 }
 
-/// Appends headers to the front part of a buffer that is large enough for any packet.
+/// Appends headers at the front of a buffer that is large enough for any packet.
 struct Writer<'a> {
     format: Format,
     out: &'a mut [u8; HEADERS_MAX],
@@ -111,7 +112,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Room for a header of `N` bytes.
+    /// Returns space for the next header of `N` bytes.
     #[inline]
     fn next<const N: usize>(&mut self) -> &mut [u8; N] {
         let start = self.len;
@@ -119,7 +120,7 @@ impl Writer<'_> {
         self.out[start..].first_chunk_mut().expect("HEADERS_MAX holds every packet's headers")
     }
 
-    /// Refuses a field whose presence is not as the format wants it.
+    /// Returns an error when the presence of a field does not match the format.
     #[inline]
     fn check(&self, present: bool, wanted: bool, field: &'static str) -> Result<(), EncodeError> {
         let format = self.format;
@@ -130,7 +131,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Refuses what an unreliable service does not have.
+    /// Returns an error when the headers need a feature that an unreliable service does not have.
     #[cold]
     fn check_service(&self, headers: &Headers) -> Result<(), EncodeError> {
         let field = match (self.format, headers) {
@@ -144,7 +145,7 @@ impl Writer<'_> {
         Err(EncodeError::Unexpected { format: self.format, field })
     }
 
-    /// Writes the headers of an operation of annex A19.
+    /// Writes the headers of an operation of annex A19 (memory placement extensions).
     fn placement(&mut self, va: u64, rkey: u32, op: &PlacementOp) {
         match *op {
             PlacementOp::AtomicWrite { value } => {
@@ -257,7 +258,7 @@ impl Writer<'_> {
             irn::emit_sack(sack, self.next());
             return Ok(opcode);
         }
-        // An acknowledgement that selects nothing is complete without the field.
+        // A selective acknowledgement that selects no packet is encoded without the field.
         self.check(sack.is_some(), false, "a selective acknowledgement")?;
         if self.format == Format::Fasr {
             fasr::emit_note(None, self.next());

@@ -1,26 +1,26 @@
-//! What acknowledgements say (OCP Falcon Transport Protocol, Rev 0.9, sections 7.7 and 7.8).
+//! Content of acknowledgements (OCP Falcon Transport Protocol, Rev 0.9, sections 7.7 and 7.8).
 
 use rnic_base::{Csig, Psn32};
 
 use crate::falcon::{NackCode, Timestamp, Window};
 
-/// Whether a receiver has dropped packets because they lay beyond a window ("out of window notification").
+/// Flags of a receiver that has dropped packets because they were beyond a window ("out of window notification").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct OutOfWindow {
-    /// Of the data window.
+    /// True when packets beyond the data window were dropped.
     pub data: bool,
-    /// Of the request window.
+    /// True when packets beyond the request window were dropped.
     pub request: bool,
 }
 
 impl OutOfWindow {
-    /// Whether it is one of them.
+    /// Returns whether packets beyond either window were dropped.
     #[inline]
     pub const fn any(self) -> bool {
         self.data || self.request
     }
 
-    /// Of `window`.
+    /// Returns whether packets beyond `window` were dropped.
     #[inline]
     pub const fn of(self, window: Window) -> bool {
         match window {
@@ -30,74 +30,75 @@ impl OutOfWindow {
     }
 }
 
-/// What every acknowledgement says beside the bases of the windows. Where a connection has several flows, it is about
-/// the one that the acknowledgement travels on.
+/// Content of every acknowledgement besides the bases of the windows. On a connection with several flows, it refers to
+/// the flow on which the acknowledgement is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Acknowledgement {
-    /// When the packet received last left its sender.
+    /// Time at which the packet received last was sent.
     pub t1: Timestamp,
-    /// When it arrived here.
+    /// Time at which that packet arrived at the receiver.
     pub t2: Timestamp,
-    /// Switches on its way, 4 bits.
+    /// Number of switches on the path of that packet, 4 bits.
     pub hops: u8,
-    /// How full the receiver's buffers are, 5 bits: 0 empty, 31 full.
+    /// Fill level of the receiver's buffers, 5 bits: 0 empty, 31 full.
     pub rx_level: u8,
-    /// Packets received with a congestion mark, counted modulo 2^14.
+    /// Number of packets received with a congestion mark, modulo 2^14.
     pub ecn: u16,
-    /// What the receiver's adaptive engine has to say to the sender's, opaque to the packet: 22 bits. Ours say one
-    /// thing, [`reflection`].
+    /// Information from the receiver's adaptive engine for the sender's engine, opaque to the packet format: 22 bits.
+    /// OpenRNIC uses them only for [`reflection`].
     pub metadata: u32,
-    /// Whether packets were dropped for lack of a place in a window.
+    /// Indicates whether packets were dropped because they were beyond a window.
     pub out_of_window: OutOfWindow,
 }
 
-/// Returns the adaptive engine's bits of an answer that reflects the tag of the packet that drew it: the lowest 16 are
-/// the tag's, the others zero. Without a tag all are zero, as they were before there were any.
+/// Returns the adaptive engine's bits of an acknowledgement that reflects the tag of the packet that it acknowledges:
+/// the lowest 16 are the tag's, the others zero. Without a tag all are zero, as in versions without tags.
 ///
-/// The specification has no field for it and leaves these bits to the engines of both ends; so this is our choice.
+/// The specification has no field for it and leaves these bits to the engines of both ends; the encoding is therefore
+/// OpenRNIC's choice.
 #[inline]
 pub const fn reflection(csig: Option<Csig>) -> u32 {
     Csig::bits(csig) as u32
 }
 
-/// Returns the tag that the engine's bits of an answer reflect; `None` where they say anything else.
+/// Returns the tag that the engine's bits of an acknowledgement reflect; `None` when they have any other content.
 #[inline]
 pub const fn reflected(metadata: u32) -> Option<Csig> {
     if metadata <= u16::MAX as u32 { Csig::from_bits(metadata as u16) } else { None }
 }
 
-/// What came beyond the bases: bit n is the packet with the base's number plus n.
+/// Packets received beyond the bases: bit n is the packet with the base's number plus n.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Bitmaps {
     /// Data packets that are acknowledged.
     pub data_acked: u128,
-    /// Data packets that are here, whether or not the upper layer has acknowledged them.
+    /// Data packets that have been received, whether or not the upper layer has acknowledged them.
     pub data_received: u128,
-    /// Requests that are here.
+    /// Requests that have been received.
     pub request_received: u64,
 }
 
-/// Refuses a packet.
+/// Rejects a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Nack {
-    /// When that packet left its sender.
+    /// Time at which the rejected packet was sent.
     pub t1: Timestamp,
-    /// When it arrived here.
+    /// Time at which that packet arrived at the receiver.
     pub t2: Timestamp,
-    /// Switches on its way, 4 bits.
+    /// Number of switches on the path of that packet, 4 bits.
     pub hops: u8,
-    /// How full the receiver's buffers are, 5 bits.
+    /// Fill level of the receiver's buffers, 5 bits.
     pub rx_level: u8,
-    /// Packets received with a congestion mark, counted modulo 2^14.
+    /// Number of packets received with a congestion mark, modulo 2^14.
     pub ecn: u16,
-    /// What the receiver's adaptive engine has to say to the sender's, opaque to the packet: 24 bits. Ours say one
-    /// thing, [`reflection`].
+    /// Information from the receiver's adaptive engine for the sender's engine, opaque to the packet format: 24 bits.
+    /// OpenRNIC uses them only for [`reflection`].
     pub metadata: u32,
-    /// The packet.
+    /// Sequence number of the rejected packet.
     pub psn: Psn32,
-    /// The window that it is in.
+    /// Window that the rejected packet belongs to.
     pub window: Window,
-    /// Why.
+    /// Reason for the rejection.
     pub code: NackCode,
 }
 

@@ -1,37 +1,37 @@
-//! Codes: what a packet is, why it is refused or replaced, how a transaction ended (OCP Falcon Transport Protocol, Rev
-//! 0.9, sections 7.2, 7.6, 7.8 and 11).
+//! Codes: packet types, reasons for rejecting or replacing a packet, results of transactions (OCP Falcon Transport
+//! Protocol, Rev 0.9, sections 7.2, 7.6, 7.8 and 11).
 
 use crate::rnr::RnrTimer;
 
-/// Why a packet is refused, with what the sender must know for it. On the wire, the wait and the upper layer's code
-/// have places of their own; they are zero where they mean nothing.
+/// Reason why a packet is rejected, with the information that the sender needs to process it. On the wire, the wait
+/// time and the upper layer's code have fields of their own, which are zero where they have no meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NackCode {
-    /// 1: the receiver has no resources for it.
+    /// 1: the receiver has no resources for the packet.
     Resource,
-    /// 2, RNR: its upper layer is not ready.
+    /// 2, RNR: the receiver's upper layer is not ready.
     NotReady {
-        /// How long to wait.
+        /// Time that the sender must wait.
         timeout: RnrTimer,
     },
-    /// 4: dropped for the sake of an xLR, which the specification leaves undefined.
+    /// 4: dropped because of an xLR, which the specification leaves undefined.
     Xlr,
     /// 6, CIE: the upper layer completes the transaction in error.
     CompleteInError {
-        /// The upper layer's own reason.
+        /// Upper layer's own error code.
         ulp: u8,
     },
-    /// 7, NRE: the upper layer has failed for good.
+    /// 7, NRE: the upper layer has failed permanently.
     NonRecoverable {
-        /// The upper layer's own reason.
+        /// Upper layer's own error code.
         ulp: u8,
     },
-    /// 8: the upper layer does not expect this connection here.
+    /// 8: the upper layer does not expect this connection at this receiver.
     InvalidCid,
 }
 
 impl NackCode {
-    /// The code on the wire, 8 bits.
+    /// Returns the code on the wire, 8 bits.
     #[inline]
     pub const fn code(self) -> u8 {
         match self {
@@ -44,7 +44,8 @@ impl NackCode {
         }
     }
 
-    /// The reason with that code; none for reserved codes. `timeout` and `ulp` are taken where they mean something.
+    /// Returns the reason with that code; `None` for reserved codes. `timeout` and `ulp` are used only where they have
+    /// a meaning.
     #[inline]
     pub const fn from_code(code: u8, timeout: RnrTimer, ulp: u8) -> Option<Self> {
         Some(match code {
@@ -59,8 +60,8 @@ impl NackCode {
     }
 }
 
-/// An enum whose values are codes: `ALL` in their order, `code` and `from_code`, from one list. Lists are short and
-/// their codes close together, so `from_code` becomes a comparison or two.
+/// Generates an enum whose values are codes: `ALL` in their order, `code` and `from_code`, from one list. Lists are
+/// short and their codes close together, so `from_code` compiles to one or two comparisons.
 macro_rules! codes {
     (
         $(#[$of_type:meta])*
@@ -76,7 +77,7 @@ macro_rules! codes {
         }
 
         impl $name {
-            /// All of them, in the order of their codes.
+            /// All values, in the order of their codes.
             pub const ALL: [Self; [$($code),*].len()] = [$(Self::$value),*];
 
             #[doc = concat!("The code, ", $bits, " bits.")]
@@ -85,7 +86,7 @@ macro_rules! codes {
                 self as u8
             }
 
-            /// What has that code; none for reserved codes.
+            /// Returns the value with that code; `None` for reserved codes.
             #[inline]
             pub const fn from_code(code: u8) -> Option<Self> {
                 match code {
@@ -98,39 +99,39 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The kinds of packets, with their codes on the wire (section 7.2).
+    /// Packet types, with their codes on the wire (section 7.2).
     PacketType, 4 {
-        /// Asks for data.
+        /// Requests data.
         PullRequest = 0,
-        /// Data that was asked for.
+        /// Data that was requested.
         PullData = 3,
-        /// Data that was not asked for.
+        /// Data that was not requested.
         PushData = 5,
-        /// Takes the place of a packet that will not be sent again.
+        /// Replaces a packet that will not be retransmitted.
         Resync = 6,
-        /// Refuses a packet.
+        /// Rejects a packet.
         Nack = 8,
-        /// Acknowledges with the bases alone: BACK.
+        /// BACK: acknowledges with the window bases alone.
         Ack = 9,
-        /// Acknowledges with bitmaps: EACK.
+        /// EACK: acknowledges with bitmaps.
         ExtendedAck = 10,
     }
 }
 
 codes! {
-    /// Why a Resync takes the place of a packet.
+    /// Reason why a Resync replaces a packet.
     ResyncCode, 8 {
-        /// The target's upper layer completed it in error.
+        /// The target's upper layer has completed the transaction in error.
         TargetCompleteInError = 1,
-        /// An xLR here.
+        /// An xLR at the local end.
         LocalXlr = 2,
-        /// It was sent as often as it may.
+        /// The packet has been transmitted the maximum number of times.
         RetransmissionExhausted = 3,
-        /// Its transaction took too long.
+        /// The transaction of the packet has timed out.
         TransactionTimeout = 4,
-        /// An xLR there.
+        /// An xLR at the remote end.
         RemoteXlr = 5,
-        /// The target's upper layer has failed for good.
+        /// The target's upper layer has failed permanently.
         TargetNonRecoverable = 6,
         /// The target's upper layer does not expect this connection.
         TargetInvalidCid = 7,
@@ -138,30 +139,30 @@ codes! {
 }
 
 codes! {
-    /// How a transaction ended, as its initiator's upper layer hears it (section 11; between the layers, never in a
-    /// packet).
+    /// Result of a transaction, as reported to its initiator's upper layer (section 11; used between the layers, never
+    /// in a packet).
     CompletionCode, 4 {
-        /// Well.
+        /// The transaction has succeeded.
         Ack = 0,
-        /// The target's upper layer completed it in error.
+        /// The target's upper layer has completed the transaction in error.
         TargetCompleteInError = 1,
-        /// The target's upper layer has failed for good.
+        /// The target's upper layer has failed permanently.
         TargetNonRecoverable = 3,
         /// The target's upper layer does not expect this connection.
         TargetInvalidCid = 4,
-        /// It took too long.
+        /// The transaction has timed out.
         LocalTimeout = 8,
-        /// Requests and data do not fit together.
+        /// Requests and data do not match.
         OperationError = 9,
         /// The connection is dead.
         DeadConnection = 0xa,
-        /// No resources here.
+        /// The local end has no resources.
         LocalResource = 0xb,
-        /// The upper layer has used more than its credits.
+        /// The upper layer has exceeded its credits.
         UlpCreditError = 0xc,
-        /// The other side failed.
+        /// The remote end has failed.
         RemoteError = 0xd,
-        /// An xLR here.
+        /// An xLR at the local end.
         LocalXlr = 0xf,
     }
 }

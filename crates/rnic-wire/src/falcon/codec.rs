@@ -1,10 +1,11 @@
-//! Falcon packets to bytes and back.
+//! Encoding and decoding of Falcon packets.
 //!
-//! A *message* is what PSP carries: Falcon's headers, the upper layer's, payload, padding. A *datagram* is a UDP
-//! payload: PSP header, message, check value. [`encode_headers`] writes what stands before the payload and [`decode`]
-//! reads it; neither touches the payload, because a body has it in registered memory, and neither seals: a body that
-//! protects its packets does that with the offsets of [`psp::Layout`]. [`assemble`] and [`decode_datagram`] do all of
-//! it for whoever wants one buffer in clear: captures, checkers, tests, and bodies without protection.
+//! A *message* is the content of a PSP packet: Falcon's headers, the upper layer's, payload, padding. A *datagram* is a
+//! UDP payload: PSP header, message, check value. [`encode_headers`] writes the part before the payload and [`decode`]
+//! reads it; neither accesses the payload, because a driver has it in registered memory, and neither encrypts: a driver
+//! that protects its packets does that with the offsets of [`psp::Layout`]. [`assemble`] and [`decode_datagram`]
+//! process the complete datagram in one cleartext buffer: for captures, checkers, tests, and drivers without
+//! protection.
 //!
 //! The layouts are in [`crate::falcon::header`], one file each.
 
@@ -20,40 +21,40 @@ mod read;
 mod write;
 mod writer;
 
-/// What a message turned out to be.
+/// A decoded message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decoded {
     /// Its headers.
     pub packet: Packet,
-    /// Where in the bytes given its payload stands, without padding.
+    /// Byte range of the payload in the given bytes, without padding.
     pub payload: Range<usize>,
 }
 
-/// Writes the headers of `packet`, Falcon's and the upper layer's; gives their length. The timestamp is not among them:
-/// it travels in the PSP header.
+/// Writes the headers of `packet`, Falcon's and the upper layer's; returns their length in bytes. The timestamp is not
+/// among them: it is carried in the PSP header.
 ///
 /// # Errors
-/// [`EncodeError`] when the packet says what its type cannot carry, or a field is too large for its bits. The content
-/// of `out` is then undefined.
+/// [`EncodeError`] when the packet has a field that its type cannot carry, or a value exceeds the width of its field.
+/// The content of `out` is then undefined.
 #[inline]
 pub fn encode_headers(packet: &Packet, out: &mut [u8; HEADERS_MAX]) -> Result<usize, EncodeError> {
     write::message(packet, out)
 }
 
-/// Reads the headers of a message and checks that its length fits them. `timestamp` is what the PSP header said.
+/// Reads the headers of a message and checks that its length fits them. `timestamp` is the one from the PSP header.
 ///
 /// # Errors
-/// [`WireError`] for whatever is not a packet of ours. No input makes it panic.
+/// [`WireError`] when the message is not a valid packet. No input causes a panic.
 #[inline]
 pub fn decode(message: &[u8], timestamp: Timestamp) -> Result<Decoded, WireError> {
     decode_front(message, message.len(), timestamp)
 }
 
-/// As [`decode`], of a message of `len` bytes of which only the `front` is given: all of it, or at least
-/// [`HEADERS_MAX`] bytes. So a body can read headers where payload must not be looked at.
+/// Like [`decode`], for a message of `len` bytes of which only the `front` is given: all of it, or at least
+/// [`HEADERS_MAX`] bytes. This lets a driver read headers when the payload must not be accessed.
 ///
 /// # Errors
-/// As [`decode`]; also when there is more of the front than of the message.
+/// As [`decode`]; also when the front is longer than the message.
 #[inline]
 pub fn decode_front(front: &[u8], len: usize, timestamp: Timestamp) -> Result<Decoded, WireError> {
     let missing = len.checked_sub(front.len()).ok_or(WireError::Short)?;
@@ -65,11 +66,11 @@ pub fn decode_front(front: &[u8], len: usize, timestamp: Timestamp) -> Result<De
     read::message(&frame::Start { message_len: len, missing, packet_type, start, timestamp }, rest)
 }
 
-/// Reads a whole datagram in clear: PSP header, then as [`decode`]. The payload's place is in the datagram. The check
-/// value is not checked.
+/// Reads a complete cleartext datagram: the PSP header, then the message as in [`decode`]. The payload range is
+/// relative to the datagram. The check value is not checked.
 ///
 /// # Errors
-/// [`WireError`] for whatever is not a packet of ours. No input makes it panic.
+/// [`WireError`] when the datagram is not a valid packet. No input causes a panic.
 pub fn decode_datagram(datagram: &[u8]) -> Result<(psp::Header, Decoded), WireError> {
     let (header, layout) = psp::parse(datagram)?;
     let message = layout.message();
@@ -78,8 +79,9 @@ pub fn decode_datagram(datagram: &[u8]) -> Result<(psp::Header, Decoded), WireEr
     Ok((header, decoded))
 }
 
-/// Replaces the content of `out` by the whole datagram in clear: PSP header with the packet's timestamp, headers, the
-/// gathered `payload`, padding, and a check value of zeros. Gives where everything is, for whoever seals it.
+/// Replaces the content of `out` by the complete cleartext datagram: PSP header with the packet's timestamp, headers,
+/// the gathered `payload`, padding, and a check value of zeros. Returns the offsets of its parts, for a caller that
+/// encrypts it.
 ///
 /// # Errors
 /// [`EncodeError`] as [`encode_headers`], or when the parts of `payload` do not add up to the packet's payload length.

@@ -1,27 +1,27 @@
-//! What can be wrong with bytes from the network, and with a packet that is to become bytes.
+//! Errors in received bytes, and in packets that are to be encoded.
 
 use crate::falcon::PacketType;
 
-/// Why a datagram is not a Falcon packet that we understand: the peer's error, never ours. A body counts it and drops
-/// the datagram.
+/// Reason why a datagram is not a valid Falcon packet: always an error of the peer. A driver counts it and drops the
+/// datagram.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, thiserror::Error)]
 pub enum WireError {
-    /// The datagram ends inside its headers, or inside the check value at its end.
+    /// The datagram is too short for its headers, or for the check value at its end.
     #[error("the datagram ends inside its headers")]
     Short,
-    /// PSP or ESP carries something else than Falcon.
+    /// PSP or ESP carries another protocol than Falcon.
     #[error("not Falcon inside PSP or ESP")]
     NextHeader,
-    /// A PSP header that PSP does not have: its fixed bit, version or length.
+    /// The PSP header is invalid: its fixed bit, version or length.
     #[error("malformed PSP header")]
     Psp,
-    /// An ESP datagram with another index than ours have, or a trailer that ESP does not have.
+    /// An ESP datagram whose index is not of the form that OpenRNIC assigns, or whose trailer is invalid.
     #[error("malformed ESP header or trailer")]
     Esp,
-    /// Something else than the connection identifier travels in clear.
+    /// Another part than the connection identifier is in clear.
     #[error("not Falcon's PSP crypt offset")]
     CryptOffset,
-    /// Not version 1 of Falcon.
+    /// The Falcon version is not 1.
     #[error("unknown Falcon version")]
     Version,
     /// A reserved packet type.
@@ -33,31 +33,31 @@ pub enum WireError {
     /// A reserved NACK or Resync code.
     #[error("reserved NACK or Resync code")]
     Code,
-    /// A Resync for a packet that has no sequence number.
+    /// A Resync that replaces a packet without a sequence number.
     #[error("Resync of a packet without a sequence number")]
     Original,
-    /// Not version 1 of the upper layer's protocol.
+    /// The version of the upper layer's protocol is not 1.
     #[error("unknown version of the upper layer's protocol")]
     UlpVersion,
     /// A reserved opcode, or packet type, of the upper layer.
     #[error("unknown opcode of the upper layer")]
     Opcode,
-    /// The upper layer's packet does not travel in this type of Falcon packet.
+    /// The upper layer's packet is not allowed in this type of Falcon packet.
     #[error("the upper layer's opcode does not belong into this packet type")]
     Transaction,
-    /// Push Data whose length is not that of its payload.
+    /// Push Data whose length field does not match its payload.
     #[error("request length is not the payload's")]
     RequestLength,
     /// The pad count does not make payload and padding a multiple of four bytes.
     #[error("payload and padding are not a multiple of four bytes")]
     Padding,
-    /// The payload is longer or shorter than a packet of this kind may carry.
+    /// The payload is longer or shorter than a packet of this type may carry.
     #[error("payload length does not fit the packet")]
     PayloadLength,
 }
 
 impl WireError {
-    /// All of them.
+    /// All errors.
     pub const ALL: [Self; 16] = [
         Self::Short,
         Self::NextHeader,
@@ -78,47 +78,47 @@ impl WireError {
     ];
 }
 
-/// Why a packet cannot be written: the caller's error.
+/// Reason why a packet cannot be encoded: an error of the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum EncodeError {
-    /// This type of packet, or the packet's place in its message, has no room for a field that is there.
+    /// A field is present that this type of packet, or the packet's position in its message, does not allow.
     #[error("a {packet_type:?} packet cannot carry {field}")]
     Unexpected {
-        /// The type.
+        /// Type of the packet.
         packet_type: PacketType,
-        /// The field that has no place.
+        /// Name of the unexpected field.
         field: &'static str,
     },
-    /// This type of packet demands a field that is not there.
+    /// A field is absent that this type of packet requires.
     #[error("a {packet_type:?} packet needs {field}")]
     Missing {
-        /// The type.
+        /// Type of the packet.
         packet_type: PacketType,
-        /// The field that is absent.
+        /// Name of the missing field.
         field: &'static str,
     },
-    /// A value does not fit the bits that it has.
+    /// A value exceeds the width of its field.
     #[error("{field} is {value}, more than {max}")]
     Range {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
         /// Its value.
         value: u32,
-        /// The largest that fits.
+        /// Largest value that fits.
         max: u32,
     },
-    /// The payload is longer or shorter than a packet of this kind may carry.
+    /// The payload is longer or shorter than a packet of this type may carry.
     #[error("a packet of this kind cannot carry a payload of {bytes} bytes")]
     PayloadLength {
-        /// The length asked for.
+        /// Requested length, in bytes.
         bytes: u32,
     },
-    /// Push Data that does not say its own length.
+    /// Push Data whose length field does not match its own length.
     #[error("request length is {length}, headers and payload make {payload}")]
     RequestLength {
-        /// What it says.
+        /// Value of the length field.
         length: u16,
-        /// Bytes of the upper layer's headers, payload and padding.
+        /// Actual length: bytes of the upper layer's headers, payload and padding.
         payload: u32,
     },
 }

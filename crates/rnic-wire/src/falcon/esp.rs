@@ -1,6 +1,6 @@
-//! The encapsulation of a Falcon packet in place of PSP: IPsec's ESP over UDP, in transport mode, with AES-GCM (RFC
-//! 4303; RFC 3948 for UDP; RFC 4106 and, without encryption, RFC 4543; OCP Falcon Transport Protocol, Rev 0.9, section
-//! 7.1), with Falcon's timestamp in the initialization vector.
+//! Encapsulation of a Falcon packet as an alternative to PSP: IPsec's ESP over UDP, in transport mode, with AES-GCM
+//! (RFC 4303; RFC 3948 for UDP; RFC 4106 and, without encryption, RFC 4543; OCP Falcon Transport Protocol, Rev 0.9,
+//! section 7.1), with Falcon's timestamp in the initialization vector.
 //!
 //! ```text
 //!     Ethernet | IP | UDP | ESP, 16 | Falcon, upper layer, payload, padding | ESP's trailer, 2 to 5 | ICV, 16
@@ -14,12 +14,13 @@
 //!    |   padding: 1, 2, 3            |   how much    |  next header  | encrypted
 //! ```
 //!
-//! - ESP has nothing in clear behind its vector: the connection is found by the index.
-//! - *Next header* is 252 as in PSP. The padding fills words, as RFC 4303 wants, and is checked once it is authentic.
-//! - The *timestamp* lies in the vector where it does with PSP.
-//! - Sequence numbers have 32 bits; a sender takes another key long before they wrap.
-//! - An index is its receiver's choice (RFC 4303, section 2.1). Here its two highest bits are ones, which no first byte
-//!   of the RoCE family's packets has: both come to one UDP port.
+//! - ESP has no cleartext field behind its vector: the connection is found by the index.
+//! - *Next header* is 252 as in PSP. The padding aligns to words, as RFC 4303 requires, and is checked after
+//!   authentication.
+//! - The *timestamp* is at the same position in the vector as with PSP.
+//! - Sequence numbers have 32 bits; a sender changes its key long before they wrap.
+//! - The receiver chooses the index (RFC 4303, section 2.1). Here its two highest bits are ones, which the first byte
+//!   of a packet of the RoCE family never has, because both protocols share one UDP port.
 
 use core::ops::Range;
 
@@ -27,26 +28,26 @@ use crate::bytes::{be32, put};
 use crate::falcon::psp::{Cipher, ICV_LEN, Iv, NEXT_HEADER};
 use crate::falcon::{Timestamp, WireError};
 
-/// Bytes of the header: index, sequence number, vector.
+/// Length of the header in bytes: index, sequence number, vector.
 pub const LEN: usize = 16;
-/// Most bytes of the trailer: padding, how much of it, next header.
+/// Largest length of the trailer in bytes: padding, its length, next header.
 pub const TRAILER_LEN_MAX: usize = 5;
-/// Bits that every index has.
+/// Bits that are set in every index.
 pub const SPI_MARK: u32 = 0xc000_0000;
 
-/// Bytes of the trailer behind a packet of `message_len` bytes.
+/// Returns the length of the trailer behind a packet of `message_len` bytes, in bytes.
 #[inline]
 pub const fn trailer_len(message_len: usize) -> usize {
     2 + pad_len(message_len)
 }
 
-/// Bytes of padding, so that the trailer ends a word.
+/// Returns the number of padding bytes that align the end of the trailer to a word.
 #[inline]
 const fn pad_len(message_len: usize) -> usize {
     (message_len + 2).wrapping_neg() & 3
 }
 
-/// Bytes of the datagram around a packet of `message_len` bytes.
+/// Returns the length of the datagram around a packet of `message_len` bytes, in bytes.
 #[inline]
 pub const fn around_len(message_len: usize) -> usize {
     LEN + trailer_len(message_len) + ICV_LEN
@@ -55,9 +56,9 @@ pub const fn around_len(message_len: usize) -> usize {
 /// An ESP header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Header {
-    /// Which key: security parameters index.
+    /// Security parameters index: identifies the key.
     pub spi: u32,
-    /// Which packet of this key, from 1 on.
+    /// Sequence number of the packet under this key, from 1 on.
     pub sequence: u32,
     /// Initialization vector.
     pub iv: Iv,
@@ -73,7 +74,7 @@ impl Header {
         put(out, 12, self.iv.timestamp.value().to_be_bytes());
     }
 
-    /// Returns the nonce of the cipher: four bytes that both ends know, and the vector.
+    /// Returns the nonce of the cipher: four bytes known to both ends, and the vector.
     #[inline]
     pub fn nonce(&self, salt: [u8; 4]) -> [u8; 12] {
         let mut nonce = [0; 12];
@@ -91,7 +92,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Of a datagram of `datagram_len` bytes.
+    /// Returns the layout of a datagram of `datagram_len` bytes.
     ///
     /// # Panics
     /// When that is less than header, trailer and check value.
@@ -101,19 +102,20 @@ impl Layout {
         Self { datagram_len }
     }
 
-    /// Returns the bytes that are authenticated but not encrypted: with GMAC, which encrypts nothing, all.
+    /// Returns the range of bytes that are authenticated but not encrypted: with GMAC, which encrypts nothing, all
+    /// bytes.
     #[inline]
     pub const fn associated(self, cipher: Cipher) -> Range<usize> {
         if cipher.encrypts() { 0..LEN - size_of::<Iv>() } else { 0..self.icv().start }
     }
 
-    /// Returns the bytes that are encrypted.
+    /// Returns the range of bytes that are encrypted.
     #[inline]
     pub const fn sealed(self, cipher: Cipher) -> Range<usize> {
         if cipher.encrypts() { LEN..self.icv().start } else { self.icv().start..self.icv().start }
     }
 
-    /// The check value.
+    /// Returns the range of the check value.
     #[inline]
     pub const fn icv(self) -> Range<usize> {
         self.datagram_len - ICV_LEN..self.datagram_len
@@ -122,7 +124,7 @@ impl Layout {
     /// Writes the trailer behind the packet in `datagram`, which ends `trailer_len` bytes before the check value.
     ///
     /// # Panics
-    /// When `datagram` is not as long as this says, or there is no room.
+    /// When the length of `datagram` does not match this layout, or there is no space for the trailer.
     #[inline]
     pub fn close(self, datagram: &mut [u8], trailer_len: usize) {
         let end = self.icv().start;
@@ -132,13 +134,13 @@ impl Layout {
         trailer[pad..].copy_from_slice(&[pad as u8, NEXT_HEADER]);
     }
 
-    /// The packet in `datagram`, once that is authentic and in clear.
+    /// Returns the range of the packet in `datagram`, which must have been authenticated and decrypted.
     ///
     /// # Errors
-    /// [`WireError`] when its trailer is not ESP's, or behind something else than Falcon.
+    /// [`WireError`] when its ESP trailer is invalid, or the packet is not Falcon.
     ///
     /// # Panics
-    /// When `datagram` is not as long as this says.
+    /// When the length of `datagram` does not match this layout.
     #[inline]
     pub fn message(self, datagram: &[u8]) -> Result<Range<usize>, WireError> {
         assert_eq!(datagram.len(), self.datagram_len, "the layout is that of the datagram");
@@ -152,16 +154,16 @@ impl Layout {
     }
 }
 
-/// Returns whether a datagram that begins with `first` can have such an index.
+/// Returns whether a datagram whose first byte is `first` can have such an index.
 #[inline]
 pub const fn is_index(first: u8) -> bool {
     first >= (SPI_MARK >> 24) as u8
 }
 
-/// Reads the header of a datagram, and where the rest of it is.
+/// Parses the header of a datagram; returns it and the offsets of the other parts.
 ///
 /// # Errors
-/// [`WireError`] when it cannot be ESP with one of our indices.
+/// [`WireError`] when it cannot be ESP with an index that OpenRNIC assigns.
 #[inline]
 pub fn parse(datagram: &[u8]) -> Result<(Header, Layout), WireError> {
     let header: &[u8; LEN] = datagram.first_chunk().ok_or(WireError::Short)?;

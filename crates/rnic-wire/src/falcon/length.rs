@@ -1,4 +1,4 @@
-//! How long a packet is on the wire, without encoding it: the fabric asks for every packet.
+//! Length of a packet on the wire, computed without encoding it, because the fabric needs it for every packet.
 
 use crate::falcon::header::{
     acknowledgement, base, bitmaps, nbth, nvme_command, nvme_status, rbth, refusal, request_length, resync, sink_tag,
@@ -8,7 +8,7 @@ use crate::header::{atomic_ack_eth, atomic_eth, deth, ieth, immdt, reth};
 use crate::net::{self, IpVersion};
 use crate::packet::SendTail;
 
-/// Most bytes of headers that a packet has, its upper layer's with them: an NVMe Read that is a Pull.
+/// Largest length of a packet's headers in bytes, including the upper layer's: that of an NVMe Read as a Pull.
 pub const HEADERS_MAX: usize = base::LEN + request_length::PULL_LEN + nbth::LEN + nvme_command::LEN;
 
 const _: () = assert!(
@@ -18,7 +18,7 @@ const _: () = assert!(
 const _: () = assert!(HEADERS_MAX >= base::START_LEN + acknowledgement::LEN + bitmaps::LEN);
 
 impl PacketType {
-    /// Bytes of Falcon's own headers.
+    /// Returns the length of Falcon's own headers in bytes.
     #[inline]
     pub const fn headers_len(self) -> u32 {
         let len = match self {
@@ -35,7 +35,7 @@ impl PacketType {
 }
 
 impl rdma::Operation {
-    /// The type of Falcon packet that carries it.
+    /// Returns the type of Falcon packet that carries the operation.
     #[inline]
     pub const fn packet_type(&self) -> PacketType {
         match self {
@@ -45,7 +45,7 @@ impl rdma::Operation {
         }
     }
 
-    /// Whether payload follows; it may be empty even so.
+    /// Returns whether payload follows; it may be empty nevertheless.
     #[inline]
     pub const fn has_payload(&self) -> bool {
         match self {
@@ -54,19 +54,19 @@ impl rdma::Operation {
         }
     }
 
-    /// Bytes of headers, payload and padding: [`Ulp::request_len`] of such headers.
+    /// Returns the number of bytes of headers, payload and padding: [`Ulp::request_len`] of such headers.
     #[inline(always)]
     pub const fn request_len(&self, payload_len: u32) -> u32 {
         self.headers_len() + payload_len + Self::pad_len(payload_len)
     }
 
-    /// Bytes of padding behind a payload of `payload_len` bytes: words are filled.
+    /// Returns the number of padding bytes behind a payload of `payload_len` bytes: up to a multiple of 4.
     #[inline]
     const fn pad_len(payload_len: u32) -> u32 {
         payload_len.wrapping_neg() & 3
     }
 
-    /// Bytes of the headers, with RBTH.
+    /// Returns the length of the headers in bytes, including RBTH.
     #[inline]
     pub const fn headers_len(&self) -> u32 {
         let extended = match self {
@@ -92,8 +92,8 @@ impl rdma::Operation {
 }
 
 impl nvme::Operation {
-    /// Returns whether a Falcon packet of `packet_type` may carry it. A Read is a Push there and a Push back in the
-    /// specification (section 7.1), and a Pull in the paper (Falcon, SIGCOMM'25, table 2): both are legal here.
+    /// Returns whether a Falcon packet of `packet_type` may carry the operation. A Read is a Push in each direction in
+    /// the specification (section 7.1), and a Pull in the paper (Falcon, SIGCOMM'25, table 2): both are legal here.
     #[inline]
     pub const fn may_be(&self, packet_type: PacketType) -> bool {
         match self {
@@ -105,7 +105,7 @@ impl nvme::Operation {
         }
     }
 
-    /// Most bytes of payload that may follow.
+    /// Returns the largest payload that may follow, in bytes.
     #[inline]
     pub const fn payload_max(&self) -> u32 {
         match self {
@@ -114,7 +114,7 @@ impl nvme::Operation {
         }
     }
 
-    /// Bytes of the headers, with NBTH.
+    /// Returns the length of the headers in bytes, including NBTH.
     #[inline]
     pub const fn headers_len(&self) -> u32 {
         let rest = match self {
@@ -127,7 +127,7 @@ impl nvme::Operation {
 }
 
 impl Ulp {
-    /// Its protocol.
+    /// Returns the upper layer protocol.
     #[inline]
     pub const fn protocol(&self) -> UlpProtocol {
         match self {
@@ -137,7 +137,7 @@ impl Ulp {
         }
     }
 
-    /// Returns whether a Falcon packet of `packet_type` may carry it; without headers, none may.
+    /// Returns whether a Falcon packet of `packet_type` may carry these headers; without headers, none may.
     #[inline]
     pub const fn may_be(&self, packet_type: PacketType) -> bool {
         match self {
@@ -147,7 +147,7 @@ impl Ulp {
         }
     }
 
-    /// Bytes of the headers.
+    /// Returns the length of the headers in bytes.
     #[inline]
     pub const fn headers_len(&self) -> u32 {
         match self {
@@ -157,7 +157,8 @@ impl Ulp {
         }
     }
 
-    /// Bytes of padding behind a payload of `payload_len` bytes: RDMA fills words, NVMe has no field for it.
+    /// Returns the number of padding bytes behind a payload of `payload_len` bytes: RDMA pads to a multiple of 4, NVMe
+    /// has no field for padding.
     #[inline]
     pub const fn pad_len(&self, payload_len: u32) -> u32 {
         match self {
@@ -166,35 +167,35 @@ impl Ulp {
         }
     }
 
-    /// Bytes of headers, payload and padding: what the specification calls the request length.
+    /// Returns the number of bytes of headers, payload and padding: the request length of the specification.
     #[inline]
     pub const fn request_len(&self, payload_len: u32) -> u32 {
         self.headers_len() + payload_len + self.pad_len(payload_len)
     }
 }
 
-/// What lies around a packet, as far as it has to do with length.
+/// Encapsulation of a packet, as far as it affects the length.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Encapsulation {
-    /// The version of IP. The paper's flows need version 6, whose label they are.
+    /// IP version. The paper's flows need version 6, because they use its flow label.
     pub ip: IpVersion,
-    /// The encapsulation between UDP and the packet.
+    /// Encapsulation between UDP and the packet.
     pub form: Form,
 }
 
-/// The encapsulation between UDP and a packet, as far as it has to do with length.
+/// Encapsulation between UDP and a packet, as far as it affects the length.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Form {
     /// PSP without a virtualization cookie.
     Psp,
-    /// PSP with one.
+    /// PSP with a virtualization cookie.
     PspCookie,
     /// ESP.
     Esp,
 }
 
 impl Form {
-    /// PSP, with a cookie or without.
+    /// Returns PSP with or without a cookie.
     #[inline]
     pub const fn psp(has_cookie: bool) -> Self {
         if has_cookie { Self::PspCookie } else { Self::Psp }
@@ -205,7 +206,8 @@ impl Encapsulation {
     /// IPv6, PSP without a cookie.
     pub const IPV6: Self = Self { ip: IpVersion::V6, form: Form::Psp };
 
-    /// Bytes of the UDP payload around a packet of `message_len` bytes: header, ESP's trailer, check value.
+    /// Returns the number of bytes of the UDP payload around a packet of `message_len` bytes: header, ESP's trailer,
+    /// check value.
     #[inline]
     pub const fn around_len(self, message_len: u32) -> u32 {
         let len = match self.form {
@@ -218,7 +220,7 @@ impl Encapsulation {
 }
 
 impl Packet {
-    /// Bytes of headers, Falcon's and the upper layer's.
+    /// Returns the length of the headers in bytes, Falcon's and the upper layer's.
     #[inline]
     pub const fn headers_len(&self) -> u32 {
         let ulp = match self.body.ulp() {
@@ -228,7 +230,7 @@ impl Packet {
         self.body.packet_type().headers_len() + ulp
     }
 
-    /// Bytes of padding behind the payload.
+    /// Returns the number of padding bytes behind the payload.
     #[inline]
     pub const fn pad_len(&self) -> u32 {
         match self.body.ulp() {
@@ -237,32 +239,32 @@ impl Packet {
         }
     }
 
-    /// Bytes from Falcon's first header to the padding: what PSP carries.
+    /// Returns the number of bytes from Falcon's first header to the padding: the content of the PSP packet.
     #[inline]
     pub const fn message_len(&self) -> u32 {
         self.headers_len() + self.payload_len + self.pad_len()
     }
 
-    /// Bytes of the UDP payload: PSP's or ESP's header through check value.
+    /// Returns the length of the UDP payload in bytes: PSP's or ESP's header through check value.
     #[inline]
     pub const fn udp_payload_len(&self, around: Encapsulation) -> u32 {
         let message_len = self.message_len();
         around.around_len(message_len) + message_len
     }
 
-    /// Bytes of the Ethernet frame, header to frame check sequence; see [`net::frame_len`].
+    /// Returns the length of the Ethernet frame in bytes, header to frame check sequence; see [`net::frame_len`].
     #[inline]
     pub const fn frame_len(&self, around: Encapsulation) -> u32 {
         net::frame_len(around.ip, self.udp_payload_len(around))
     }
 
-    /// Byte times that the packet keeps a link busy; see [`net::link_len`].
+    /// Returns the number of byte times that the packet occupies a link; see [`net::link_len`].
     #[inline]
     pub const fn link_len(&self, around: Encapsulation) -> u32 {
         net::link_len(around.ip, self.udp_payload_len(around))
     }
 
-    /// Whether a payload of `payload_len` bytes has a place in it: an empty one always has.
+    /// Returns whether the packet may carry a payload of `payload_len` bytes: an empty one is always allowed.
     #[inline]
     pub const fn allows_payload(&self, payload_len: u32) -> bool {
         let ulp = match &self.body {

@@ -1,43 +1,43 @@
 //! NVMe over Falcon: the upper layer's headers (OCP NVMe over Falcon Transport, Rev 0.9, section 8).
 //!
-//! A command of a host (iCMD) is cut into commands of one 4 KiB unit (nCMD), each a transaction or two.
+//! A command of a host (iCMD) is split into commands of one 4 KiB unit (nCMD), each of one or two transactions.
 
-/// Most bytes of data that a packet carries: a unit of 4 KiB and its protection information.
+/// Largest number of data bytes in a packet: a unit of 4 KiB and its protection information.
 pub const PAYLOAD_MAX: u32 = 4096 + 128;
 
-/// What every packet has: NBTH.
+/// NBTH: fields of every packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Base {
     /// The function that issued the command, 24 bits.
     pub initiator_function: u32,
-    /// The data of a Write is bad.
+    /// True when the data of a Write is invalid.
     pub data_invalid: bool,
-    /// The command was split at the edge of a stripe.
+    /// True when the command was split at the boundary of a stripe.
     pub split: bool,
-    /// Of a split command: the second stripe.
+    /// True for the second stripe of a split command.
     pub second_group: bool,
-    /// Names the state at the target, 24 bits.
+    /// Identifies the state at the target, 24 bits.
     pub target_tag: u32,
-    /// Names the state of this unit at the initiator, 24 bits.
+    /// Identifies the state of this unit at the initiator, 24 bits.
     pub initiator_tag: u32,
-    /// The command that this unit belongs to, 24 bits.
+    /// Identifies the command that this unit belongs to, 24 bits.
     pub command: u32,
-    /// Units of the command, less one.
+    /// Number of units of the command, minus one.
     pub units_less_one: u8,
-    /// Which of them this is, from 0.
+    /// Index of this unit in the command, from 0.
     pub unit: u8,
 }
 
-/// What a Read Request or Write Request asks the target for.
+/// Command of a Read Request or Write Request to the target.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Command {
-    /// Low 16 bits of the namespace, by the initiator's number.
+    /// Low 16 bits of the namespace identifier used by the initiator.
     pub initiator_nsid: u16,
-    /// Low 16 bits of the namespace, by the target's number.
+    /// Low 16 bits of the namespace identifier used by the target.
     pub target_nsid: u16,
-    /// First logical block, at the target; in each unit's packet that of the command, or of the stripe group.
+    /// First logical block at the target; in each unit's packet it is that of the command, or of the stripe group.
     pub slba: u64,
-    /// Number of logical blocks, as the command has it: NVMe counts from 0.
+    /// Number of logical blocks as encoded in the command: NVMe counts from 0.
     pub blocks: u16,
     /// Protection information, 4 bits.
     pub protection: u8,
@@ -45,7 +45,7 @@ pub struct Command {
     pub force_unit_access: bool,
     /// Limited retry.
     pub limited_retry: bool,
-    /// Dataset management.
+    /// Dataset management field.
     pub dataset: u8,
     /// (Expected) initial logical block reference tag.
     pub reference_tag: u32,
@@ -60,39 +60,39 @@ pub struct Command {
 /// The directive of a Write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Directive {
-    /// Its type, 4 bits.
+    /// Directive type, 4 bits.
     pub kind: u8,
-    /// What belongs to the type.
+    /// Directive-specific value.
     pub specific: u16,
 }
 
-/// The kinds of packets.
+/// Packet types.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operation {
-    /// 0, pushed by the initiator: data may be fetched.
+    /// 0, a push of the initiator: data may be fetched.
     WriteRequest {
-        /// What to write where.
+        /// Blocks to write, and their location.
         command: Command,
-        /// The directive that comes with the command.
+        /// Directive that belongs to the command.
         directive: Directive,
     },
-    /// 1, a pull request of the target: asks for a unit's data.
+    /// 1, a pull request of the target: requests the data of a unit.
     WriteDataRequest,
-    /// 2, the pull's data: from the initiator.
+    /// 2, the data of the pull: sent by the initiator.
     WriteData,
-    /// 3, pushed by the target: a unit is written.
+    /// 3, a push of the target: a unit has been written.
     WriteCompletion {
-        /// The completion's status field, 15 bits.
+        /// Status field of the completion, 15 bits.
         status: u16,
     },
-    /// 4, pushed by the initiator.
+    /// 4, a push of the initiator.
     ReadRequest {
-        /// What to read.
+        /// Blocks to read.
         command: Command,
     },
-    /// 5, pushed by the target: a unit's data.
+    /// 5, a push of the target: data of a unit.
     ReadResponse {
-        /// The completion's status field, 15 bits.
+        /// Status field of the completion, 15 bits.
         status: u16,
     },
 }
@@ -100,8 +100,8 @@ pub enum Operation {
 /// The headers of one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Header {
-    /// What every packet has.
+    /// Fields of every packet.
     pub base: Base,
-    /// The rest.
+    /// Fields of this packet type.
     pub operation: Operation,
 }

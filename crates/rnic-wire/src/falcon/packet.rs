@@ -11,16 +11,16 @@ use crate::falcon::{Acknowledgement, Bitmaps, Nack, PacketType, ResyncCode, Time
 pub struct Cid(u32);
 
 impl Cid {
-    /// The largest identifier.
+    /// Largest identifier.
     pub const MAX: Self = Self(0xff_ffff);
 
-    /// Takes the low 24 bits of `number`.
+    /// Creates an identifier from the low 24 bits of `number`.
     #[inline]
     pub const fn new(number: u32) -> Self {
         Self(number & Self::MAX.0)
     }
 
-    /// The number.
+    /// Returns the number.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0
@@ -39,73 +39,74 @@ impl fmt::Debug for Cid {
     }
 }
 
-/// The request sequence number: the place of a transaction in the order of its initiator, counted modulo 2^32. Pull
-/// Data has its request's.
+/// The request sequence number: position of a transaction in the order of its initiator, counted modulo 2^32. Pull Data
+/// has that of its request.
 pub type Rsn = Serial<32>;
 
-/// The 20-bit label of an IPv6 header, as Falcon uses it: switches hash it, and its low bits say which of the
-/// connection's flows a packet belongs to (paper, section 4.3). How many bits is agreed by both ends: two for up to
+/// The 20-bit label of an IPv6 header, as Falcon uses it: switches hash it, and its low bits are the index of the
+/// packet's flow in the connection (paper, section 4.3). Both ends agree on the number of these bits: two for up to
 /// four flows, three for up to eight.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct FlowLabel(u32);
 
 impl FlowLabel {
-    /// The largest label.
+    /// Largest label.
     pub const MAX: Self = Self(0xf_ffff);
 
-    /// Takes the low 20 bits of `label`.
+    /// Creates a label from the low 20 bits of `label`.
     #[inline]
     pub const fn new(label: u32) -> Self {
         Self(label & Self::MAX.0)
     }
 
-    /// A label of flow `index` in a connection whose flows take `index_bits` bits: the rest is `entropy`'s.
+    /// Returns a label of flow `index` in a connection whose flow index has `index_bits` bits; the other bits are taken
+    /// from `entropy`.
     ///
     /// # Panics
-    /// When the index needs more bits than that, or they are more than [`Self::INDEX_BITS_MAX`].
+    /// When `index` needs more than `index_bits` bits, or `index_bits` exceeds [`Self::INDEX_BITS_MAX`].
     #[inline]
     pub const fn of_flow(index: u8, index_bits: u32, entropy: u32) -> Self {
         assert!(index_bits <= Self::INDEX_BITS_MAX && (index as u32) < 1 << index_bits);
         Self::new(entropy << index_bits | index as u32)
     }
 
-    /// The label's bits.
+    /// Returns the bits of the label.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// The flow that it belongs to.
+    /// Returns the index of the flow that the label belongs to.
     ///
     /// # Panics
-    /// When `index_bits` are more than [`Self::INDEX_BITS_MAX`].
+    /// When `index_bits` exceeds [`Self::INDEX_BITS_MAX`].
     #[inline]
     pub const fn flow(self, index_bits: u32) -> u8 {
         assert!(index_bits <= Self::INDEX_BITS_MAX);
         (self.0 & ((1 << index_bits) - 1)) as u8
     }
 
-    /// Most bits that an index may take: eight flows, twice what the paper's hardware has.
+    /// Largest number of bits of a flow index: eight flows, twice the number in the paper's hardware.
     pub const INDEX_BITS_MAX: u32 = 3;
 }
 
-/// The base sequence numbers of a receiver's two windows: everything before has been acknowledged. Every packet carries
-/// them.
+/// The base sequence numbers of a receiver's two windows: all packets before them have been acknowledged. Every packet
+/// carries them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct WindowBases {
-    /// Of the data window.
+    /// Base of the data window.
     pub data: Psn32,
-    /// Of the request window.
+    /// Base of the request window.
     pub request: Psn32,
 }
 
 impl WindowBases {
-    /// `psn` in both windows.
+    /// Returns bases with `psn` for both windows.
     pub const fn both(psn: Psn32) -> Self {
         Self { data: psn, request: psn }
     }
 
-    /// The base of `window`.
+    /// Returns the base of `window`.
     #[inline]
     pub const fn of(&self, window: Window) -> Psn32 {
         match window {
@@ -115,10 +116,10 @@ impl WindowBases {
     }
 }
 
-/// Which upper layer a packet belongs to (3 bits on the wire).
+/// Upper layer that a packet belongs to (3 bits on the wire).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum UlpProtocol {
-    /// None: acknowledgements, whose header has no such field.
+    /// No upper layer: acknowledgements, whose header has no such field.
     #[default]
     None,
     /// RDMA.
@@ -128,8 +129,8 @@ pub enum UlpProtocol {
 }
 
 impl PacketType {
-    /// The window of packets of this type that belong to a transaction; none for acknowledgements, and for Resyncs,
-    /// which stand for a packet of either.
+    /// Returns the window of packets of this type that belong to a transaction; `None` for acknowledgements, and for
+    /// Resyncs, which replace a packet of either window.
     #[inline]
     pub const fn window(self) -> Option<Window> {
         match self {
@@ -140,10 +141,11 @@ impl PacketType {
     }
 }
 
-/// The upper layer's headers. The transport carries them and never looks into them.
+/// Headers of the upper layer. The transport carries them and never inspects them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ulp {
-    /// None. Packets of a transaction without them cannot be encoded: simulations of the transport alone use this.
+    /// No headers. Packets of a transaction without them cannot be encoded; only simulations of the transport alone use
+    /// this.
     None,
     /// RDMA over Falcon.
     Rdma(rdma::Header),
@@ -151,63 +153,63 @@ pub enum Ulp {
     Nvme(nvme::Header),
 }
 
-/// What kind of packet it is, with what only that kind carries.
+/// Packet type, with the fields that only this type carries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Body {
-    /// Asks for data. Carries no payload.
+    /// Requests data. Carries no payload.
     PullRequest {
-        /// Place in the request window.
+        /// Sequence number in the request window.
         psn: Psn32,
-        /// The transaction.
+        /// Sequence number of the transaction.
         rsn: Rsn,
-        /// Bytes of the Pull Data's payload: upper layer's headers, data and padding.
+        /// Length of the Pull Data's payload in bytes: upper layer's headers, data and padding.
         length: u16,
         /// The upper layer's headers.
         ulp: Ulp,
     },
-    /// Data that was asked for.
+    /// Data that was requested.
     PullData {
-        /// Place in the data window.
+        /// Sequence number in the data window.
         psn: Psn32,
-        /// The transaction: that of the request.
+        /// Sequence number of the transaction: that of the request.
         rsn: Rsn,
         /// The upper layer's headers.
         ulp: Ulp,
     },
-    /// Data that was not asked for.
+    /// Data that was not requested.
     PushData {
-        /// Place in the data window.
+        /// Sequence number in the data window.
         psn: Psn32,
-        /// The transaction.
+        /// Sequence number of the transaction.
         rsn: Rsn,
-        /// Bytes of this packet's payload: upper layer's headers, data and padding.
+        /// Length of this packet's payload in bytes: upper layer's headers, data and padding.
         length: u16,
         /// The upper layer's headers.
         ulp: Ulp,
     },
-    /// Takes the place, and the sequence numbers, of a packet that will not be sent again.
+    /// Replaces a packet that will not be retransmitted, and uses its sequence numbers.
     Resync {
-        /// That packet's.
+        /// Sequence number of that packet.
         psn: Psn32,
-        /// That packet's.
+        /// Sequence number of that packet.
         rsn: Rsn,
-        /// Why.
+        /// Reason for the Resync.
         code: ResyncCode,
-        /// That packet's type: Pull Request, Pull Data or Push Data.
+        /// Type of the replaced packet: Pull Request, Pull Data or Push Data.
         of: PacketType,
-        /// Means nothing to the protocol; 0 when unused.
+        /// Vendor-defined value without a meaning to the protocol; 0 when unused.
         vendor: u32,
     },
-    /// BACK: acknowledges everything before the bases.
+    /// BACK: acknowledges all packets before the bases.
     Ack(Acknowledgement),
-    /// EACK: says also what came beyond them.
+    /// EACK: also reports the packets received beyond the bases.
     ExtendedAck(Acknowledgement, Bitmaps),
-    /// Refuses a packet.
+    /// Rejects a packet.
     Nack(Nack),
 }
 
 impl Body {
-    /// Its packet's type.
+    /// Returns the type of the packet.
     #[inline]
     pub const fn packet_type(&self) -> PacketType {
         match self {
@@ -221,7 +223,8 @@ impl Body {
         }
     }
 
-    /// The window that its PSN counts in; none for acknowledgements. A Resync has its original's.
+    /// Returns the window that the packet's PSN belongs to; `None` for acknowledgements. A Resync has that of the
+    /// packet it replaces.
     #[inline]
     pub const fn window(&self) -> Option<Window> {
         match self {
@@ -230,7 +233,7 @@ impl Body {
         }
     }
 
-    /// Its sequence number; none for acknowledgements.
+    /// Returns the sequence number; `None` for acknowledgements.
     #[inline]
     pub const fn psn(&self) -> Option<Psn32> {
         match self {
@@ -242,7 +245,7 @@ impl Body {
         }
     }
 
-    /// Its transaction; none for acknowledgements.
+    /// Returns the sequence number of the transaction; `None` for acknowledgements.
     #[inline]
     pub const fn rsn(&self) -> Option<Rsn> {
         match self {
@@ -254,7 +257,7 @@ impl Body {
         }
     }
 
-    /// The upper layer's headers, where the kind of packet has room for them.
+    /// Returns the upper layer's headers, when the packet type can carry them.
     #[inline]
     pub const fn ulp(&self) -> Option<&Ulp> {
         match self {
@@ -267,25 +270,25 @@ impl Body {
 /// One packet without its payload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Packet {
-    /// The connection that it is for, by its receiver's number.
+    /// Destination connection, by the identifier that the packet's receiver has assigned.
     pub cid: Cid,
-    /// The function of the receiver's host that it is for, 24 bits that name host, physical and virtual function; zero
-    /// in acknowledgements, which do not carry it.
+    /// Destination function at the receiver's host, 24 bits that identify host, physical and virtual function; zero in
+    /// acknowledgements, which do not carry it.
     pub function: u32,
     /// The upper layer; [`UlpProtocol::None`] in acknowledgements.
     pub protocol: UlpProtocol,
-    /// The sender wants an acknowledgement at once; never in acknowledgements.
+    /// True when the sender requests an immediate acknowledgement; never in acknowledgements.
     pub ack_request: bool,
-    /// How far the sender, as a receiver, has come.
+    /// Bases of the windows that the sender has as a receiver.
     pub bases: WindowBases,
-    /// When it left: T1 of packets with data, T3 of acknowledgements. Travels in the encryption header
-    /// ([`psp::Iv`](crate::falcon::psp::Iv)), so that whoever puts the packet on the wire can write it.
+    /// Time at which the packet was sent: T1 of packets with data, T3 of acknowledgements. Carried in the encryption
+    /// header ([`psp::Iv`](crate::falcon::psp::Iv)), so that the code that transmits the packet can write it.
     pub timestamp: Timestamp,
-    /// Payload bytes behind the upper layer's headers, without padding.
+    /// Length of the payload behind the upper layer's headers in bytes, without padding.
     pub payload_len: u32,
-    /// Everything else.
+    /// Fields that depend on the packet type.
     pub body: Body,
 }
 
-// Two cache lines: bodies hand packets around by value.
+// Two cache lines, because drivers pass packets by value.
 const _: () = assert!(size_of::<Packet>() <= 128);

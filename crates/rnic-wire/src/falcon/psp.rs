@@ -1,4 +1,4 @@
-//! What lies around a Falcon packet: the PSP security protocol over UDP (PSP Architecture Specification, 2022; OCP
+//! Encapsulation of a Falcon packet: the PSP security protocol over UDP (PSP Architecture Specification, 2022; OCP
 //! Falcon Transport Protocol, Rev 0.9, section 7.1), with Falcon's timestamp in the initialization vector.
 //!
 //! ```text
@@ -13,56 +13,58 @@
 //!  5 |                                                               |
 //! ```
 //!
-//! - *Next header* is 252. Tunnels (next header IPv4 or IPv6, an inner packet with Falcon in it) are not read.
+//! - *Next header* is 252. Tunnels (next header IPv4 or IPv6, an inner packet with Falcon in it) are not supported.
 //! - *More words* counts words of 8 bytes after the first: 1, or 2 with a cookie.
-//! - The *crypt offset* counts words of 4 bytes from the end of the vector to what is encrypted. Falcon leaves its
-//!   first word in clear, version and connection: 1, or 3 with a cookie. All before it is authenticated.
-//! - Neither specification says how a timestamp of 32 bits lies in a *vector* of 64. Here it is the low half. The
-//!   high half is the sender's, to keep the vectors of one key apart: several packets leave within 131 ns.
+//! - The *crypt offset* counts words of 4 bytes from the end of the vector to the encrypted part. Falcon leaves its
+//!   first word (version and connection) in clear: 1, or 3 with a cookie. Everything before the encrypted part is
+//!   authenticated.
+//! - Neither specification defines the position of the 32-bit timestamp in the 64-bit *vector*. Here it is the low
+//!   half. The sender chooses the high half so that the vectors under one key are unique, because several packets can
+//!   be sent within 131 ns.
 //! - The *index* 0 means no key (section 9.2.2.3 of Falcon's: not configured). Here such a packet is not protected:
-//!   simulations, and bodies told to do without. Its check value is zeros in a simulation; on sockets its last four
-//!   bytes are a CRC-32 of all before it, for UDP's checksum is weak and loopback has none. A peer that wants
-//!   protection refuses it.
-//! - Nobody here acts on S and D, which are for whoever looks after a network: they are read, written and kept.
+//!   this is used by simulations, and by drivers configured without protection. Its check value is zeros in a
+//!   simulation; on sockets its last four bytes are a CRC-32 of all bytes before it, because UDP's checksum is weak and
+//!   loopback has none. A peer that requires protection rejects it.
+//! - S and D, which are for network operators, have no effect here: they are read, written and preserved.
 //!
-//! Encryption itself is a body's business. It is AES-GCM with [`Header::nonce`] over what [`Layout`] says.
+//! The driver performs the encryption: AES-GCM with [`Header::nonce`] over the ranges of [`Layout`].
 
 use core::ops::Range;
 
 use crate::bytes::{be32, be64, put};
 use crate::falcon::{Timestamp, WireError};
 
-/// The UDP port that PSP packets go to.
+/// Destination UDP port of PSP packets.
 pub const UDP_PORT: u16 = 1000;
-/// The PSP next header of Falcon.
+/// PSP next header value of Falcon.
 pub const NEXT_HEADER: u8 = 252;
-/// Bytes of the header without a cookie.
+/// Length of the header without a cookie, in bytes.
 pub const LEN: usize = 16;
-/// Bytes of the virtualization cookie.
+/// Length of the virtualization cookie in bytes.
 pub const COOKIE_LEN: usize = 8;
-/// Most bytes of the header.
+/// Largest length of the header in bytes.
 pub const LEN_MAX: usize = LEN + COOKIE_LEN;
-/// Bytes of the integrity check value that ends the datagram.
+/// Length of the integrity check value at the end of the datagram, in bytes.
 pub const ICV_LEN: usize = 16;
-/// Bytes of the packet that travel in clear: version and connection.
+/// Number of bytes of the packet sent in clear: version and connection.
 pub const CLEAR_LEN: usize = 4;
 
-/// Bytes of the header.
+/// Returns the length of the header in bytes.
 #[inline]
 pub const fn header_len(has_cookie: bool) -> usize {
     if has_cookie { LEN_MAX } else { LEN }
 }
 
-/// The initialization vector, 64 bits. No two packets of one key may have the same.
+/// The initialization vector, 64 bits. It must be unique for each packet under one key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Iv {
-    /// High half: what tells packets of one unit of time apart.
+    /// High half: distinguishes packets with the same timestamp.
     pub salt: u32,
-    /// Low half: when the packet left.
+    /// Low half: time at which the packet was sent.
     pub timestamp: Timestamp,
 }
 
-/// How packets are protected: PSP's version field.
+/// Protection of packets: PSP's version field.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 #[repr(u8)]
 pub enum Cipher {
@@ -78,10 +80,10 @@ pub enum Cipher {
 }
 
 impl Cipher {
-    /// All of them, in the order of their codes.
+    /// All values, in the order of their codes.
     pub const ALL: [Self; 4] = [Self::Gcm128, Self::Gcm256, Self::Gmac128, Self::Gmac256];
 
-    /// Whether packets are encrypted, not only authenticated.
+    /// Returns whether packets are encrypted, and not only authenticated.
     #[inline]
     pub const fn encrypts(self) -> bool {
         matches!(self, Self::Gcm128 | Self::Gcm256)
@@ -91,28 +93,29 @@ impl Cipher {
 /// A PSP header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Header {
-    /// How packets are protected.
+    /// Protection of the packet.
     pub cipher: Cipher,
-    /// The packet is to be sampled.
+    /// True when the packet is to be sampled.
     pub sample: bool,
-    /// The packet is to be dropped after it was counted. No body here does: it is taken in like any other.
+    /// True when the packet is to be dropped after it was counted. No driver of OpenRNIC does so: the packet is
+    /// received like any other.
     pub drop: bool,
-    /// Which key: security parameters index, whose highest bit names one of two device keys. 0 is none.
+    /// Security parameters index: identifies the key; its highest bit selects one of two device keys. 0 means no key.
     pub spi: u32,
     /// Initialization vector.
     pub iv: Iv,
-    /// The virtualization cookie: tells connections of one tunnel apart.
+    /// Virtualization cookie: distinguishes connections of one tunnel.
     pub cookie: Option<u64>,
 }
 
 impl Header {
-    /// Whether a key protects the packet.
+    /// Returns whether the packet is protected by a key.
     #[inline]
     pub const fn is_protected(&self) -> bool {
         self.spi != NO_KEY
     }
 
-    /// What the cipher takes beside the key: index and vector.
+    /// Returns the nonce of the cipher: index and vector.
     #[inline]
     pub fn nonce(&self) -> [u8; 12] {
         let mut nonce = [0; 12];
@@ -122,7 +125,7 @@ impl Header {
         nonce
     }
 
-    /// Writes the header; gives its length.
+    /// Encodes the header; returns its length in bytes.
     #[inline]
     pub fn emit(&self, out: &mut [u8; LEN_MAX]) -> usize {
         let has_cookie = self.cookie.is_some();
@@ -142,7 +145,7 @@ impl Header {
     }
 }
 
-/// Where everything is in a datagram.
+/// Offsets of the parts of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Layout {
     header_len: usize,
@@ -150,7 +153,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Of a datagram of `datagram_len` bytes.
+    /// Returns the layout of a datagram of `datagram_len` bytes.
     ///
     /// # Panics
     /// When that is less than header, the packet's bytes in clear, and check value.
@@ -161,32 +164,32 @@ impl Layout {
         Self { header_len, datagram_len }
     }
 
-    /// What is authenticated but not encrypted: PSP header, version and connection.
+    /// Returns the range of bytes that are authenticated but not encrypted: PSP header, version and connection.
     #[inline]
     pub const fn associated(self) -> Range<usize> {
         0..self.header_len + CLEAR_LEN
     }
 
-    /// What is encrypted, or with GMAC authenticated too.
+    /// Returns the range of bytes that are encrypted or, with GMAC, only authenticated.
     #[inline]
     pub const fn sealed(self) -> Range<usize> {
         self.header_len + CLEAR_LEN..self.datagram_len - ICV_LEN
     }
 
-    /// The check value.
+    /// Returns the range of the check value.
     #[inline]
     pub const fn icv(self) -> Range<usize> {
         self.datagram_len - ICV_LEN..self.datagram_len
     }
 
-    /// The packet, once it is in clear.
+    /// Returns the range of the packet, which is valid once decrypted.
     #[inline]
     pub const fn message(self) -> Range<usize> {
         self.header_len..self.datagram_len - ICV_LEN
     }
 }
 
-/// Reads the header of a datagram, and where the rest of it is.
+/// Parses the header of a datagram; returns it and the offsets of the other parts.
 ///
 /// # Errors
 /// [`WireError`] when it is not Falcon inside PSP.
@@ -195,8 +198,8 @@ pub fn parse(datagram: &[u8]) -> Result<(Header, Layout), WireError> {
     parse_front(datagram, datagram.len())
 }
 
-/// As [`parse`], of a datagram of `len` bytes of which only the `front` is given: all of it but the check value at
-/// least, or [`LEN_MAX`] bytes.
+/// Like [`parse`], for a datagram of `len` bytes of which only the `front` is given: at least all of it but the check
+/// value, or [`LEN_MAX`] bytes.
 ///
 /// # Errors
 /// As [`parse`].
@@ -230,19 +233,19 @@ pub fn parse_front(front: &[u8], len: usize) -> Result<(Header, Layout), WireErr
     Ok((header, Layout::new(has_cookie, len)))
 }
 
-/// Words of 8 bytes after the first.
+/// Returns the number of 8-byte words behind the first.
 #[inline]
 const fn more_words(has_cookie: bool) -> u8 {
     (header_len(has_cookie) / 8 - 1) as u8
 }
 
-/// Words of 4 bytes from the end of the vector to what is encrypted.
+/// Returns the number of 4-byte words from the end of the vector to the encrypted part.
 #[inline]
 const fn crypt_offset(has_cookie: bool) -> u8 {
     ((header_len(has_cookie) - LEN + CLEAR_LEN) / 4) as u8
 }
 
-/// The index that names no key.
+/// Index that means no key.
 const NO_KEY: u32 = 0;
 
 const OFFSET_MASK: u8 = 0x3f;

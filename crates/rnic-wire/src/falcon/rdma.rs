@@ -1,120 +1,120 @@
 //! RDMA over Falcon: the upper layer's headers (OCP RDMA over Falcon Transport, Rev 0.9, section 8).
 //!
-//! Every packet is a transaction of its own: a Send or Write packet a push, a Read or atomic request a pull, its
-//! response the pull's data.
+//! Every packet is a transaction of its own: a Send or Write packet is a push, a Read or atomic request a pull, and its
+//! response the data of the pull.
 //!
-//! Deviations: XRC's header (8.3.9) is left out, as the table of opcodes gives it none.
+//! Deviations: XRC's header (8.3.9) is left out, because the table of opcodes has no opcode for it.
 
 use rnic_base::Serial;
 
 use crate::packet::{AtomicOp, Position, Qpn, Reth, SendTail};
 
-/// Counts the packets of a connection, modulo 2^32; the first is 1. A response has its request's.
+/// Packet sequence number of a connection, modulo 2^32; the first is 1. A response has that of its request.
 pub type Sn = Serial<32>;
 
-/// The request message sequence number, modulo 2^32; the first is 1. Messages that consume a receive are counted apart
-/// from Reads and atomics.
+/// The request message sequence number, modulo 2^32; the first is 1. Messages that consume a receive are counted
+/// separately from Reads and atomics.
 pub type Rmsn = Serial<32>;
 
-/// Where the initiator wants the data of a response (STETH); the target sends it back.
+/// Location for the data of a response at the initiator (STETH); the target returns it unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct SinkTag {
     /// Virtual address of the response's first byte.
     pub va: u64,
-    /// The key of the initiator's memory.
+    /// Key of the initiator's memory.
     pub lkey: u32,
 }
 
-/// What ends a Write with immediate data.
+/// Fields of the last packet of a Write with immediate data.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WriteTail {
-    /// Which receive it consumes.
+    /// Number of the receive that the message consumes.
     pub rmsn: Rmsn,
-    /// Four bytes for the completion.
+    /// Four bytes of immediate data for the completion.
     pub immediate: u32,
 }
 
-/// What is to be done, with the headers for it.
+/// Operation, with its headers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operation {
-    /// Data for a posted receive.
+    /// Data for a posted receive buffer.
     Send {
-        /// Place in the message.
+        /// Position of the packet in its message.
         position: Position,
-        /// Immediate or key; only where the message ends.
+        /// Immediate data or key; only in the last packet of the message.
         tail: SendTail,
-        /// Which receive it consumes.
+        /// Number of the receive that the message consumes.
         rmsn: Rmsn,
-        /// Bytes of the message before this packet.
+        /// Offset of this packet in the message, in bytes.
         offset: u32,
     },
     /// Data for remote memory.
     Write {
-        /// Place in the message.
+        /// Position of the packet in its message.
         position: Position,
-        /// Where this packet's bytes go, in every packet.
+        /// Destination of this packet's bytes; present in every packet.
         reth: Reth,
-        /// Only where the message ends.
+        /// Immediate data; only in the last packet of the message.
         tail: Option<WriteTail>,
     },
-    /// Asks for remote memory.
+    /// Request to read remote memory.
     ReadRequest {
-        /// What to read.
+        /// Memory to read.
         reth: Reth,
-        /// Which entry of the target's queue of inbound requests it takes.
+        /// Number of the entry in the target's queue of inbound requests that the request occupies.
         rmsn: Rmsn,
-        /// Where the data shall go.
+        /// Location for the data at the initiator.
         sink: SinkTag,
     },
-    /// Data that was asked for.
+    /// Data that was requested.
     ReadResponse {
-        /// Place in the message.
+        /// Position of the packet in its message.
         position: Position,
-        /// Where the data goes.
+        /// Location for the data at the initiator.
         sink: SinkTag,
     },
-    /// Asks for an atomic operation on eight bytes.
+    /// Request for an atomic operation on eight bytes.
     AtomicRequest {
         /// Address, a multiple of 8.
         va: u64,
-        /// The key that grants access.
+        /// Key that grants access.
         rkey: u32,
-        /// What to do.
+        /// Atomic operation.
         op: AtomicOp,
-        /// Which entry of the target's queue of inbound requests it takes.
+        /// Number of the entry in the target's queue of inbound requests that the request occupies.
         rmsn: Rmsn,
-        /// Where the original value shall go.
+        /// Location for the original value at the initiator.
         sink: SinkTag,
     },
-    /// The value from before an atomic operation.
+    /// Response with the value from before an atomic operation.
     AtomicResponse {
-        /// What was there before.
+        /// Value from before the operation.
         original: u64,
-        /// Where it goes.
+        /// Location for the value at the initiator.
         sink: SinkTag,
     },
-    /// A message in one packet for whoever has the queue key.
+    /// A message in one packet, for a queue pair with this queue key.
     Datagram {
-        /// The key that lets it in.
+        /// Queue key; the receiver accepts the datagram only with its own key.
         queue_key: u32,
-        /// The queue pair that it comes from.
+        /// Queue pair that sent the datagram.
         source_qpn: Qpn,
-        /// Four bytes for the receiver's completion.
+        /// Four bytes of immediate data for the receiver's completion.
         immediate: Option<u32>,
     },
 }
 
-/// The headers of one packet: RBTH and what its opcode brings.
+/// Headers of one packet: RBTH and the headers of its opcode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Header {
-    /// The queue pair that it is for.
+    /// Destination queue pair.
     pub dest_qpn: Qpn,
-    /// Its number.
+    /// Sequence number.
     pub sn: Sn,
-    /// Wakes a receiver that asked to be woken for such messages only.
+    /// True when the message raises a solicited event, which wakes a receiver that waits for such messages only.
     pub solicited: bool,
-    /// The message is to be completed in error; only where it ends.
+    /// True when the message is to be completed in error; only in its last packet.
     pub complete_in_error: bool,
-    /// The rest.
+    /// Operation and its headers.
     pub operation: Operation,
 }

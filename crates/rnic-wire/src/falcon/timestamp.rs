@@ -2,55 +2,56 @@
 
 use rnic_base::{Duration, Time};
 
-/// A moment of somebody's clock, in units of 131.072 ns, modulo 2^32 (563 s). Two of the same clock have a difference;
-/// two of different clocks only if the clocks agree.
+/// A time of one clock, in units of 131.072 ns, modulo 2^32 (563 s). The difference of two timestamps is valid only
+/// when they are of one clock, or of synchronized clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Timestamp(u32);
 
 impl Timestamp {
-    /// Bits by which picoseconds are shifted: the unit is 2^17 ps.
+    /// Number of bits by which picoseconds are shifted: the unit is 2^17 ps.
     pub const UNIT_SHIFT: u32 = 17;
-    /// The unit.
+    /// Unit of a timestamp.
     pub const UNIT: Duration = Duration::from_ps(1 << Self::UNIT_SHIFT);
 
-    /// The timestamp with these bits.
+    /// Returns the timestamp with these bits.
     #[inline]
     pub const fn new(units: u32) -> Self {
         Self(units)
     }
 
-    /// What a clock that shows `time` says.
+    /// Returns the timestamp of a clock at `time`.
     #[inline]
     pub const fn at(time: Time) -> Self {
         Self((time.as_ps() >> Self::UNIT_SHIFT) as u32)
     }
 
-    /// The bits as they travel.
+    /// Returns the bits as transmitted.
     #[inline]
     pub const fn value(self) -> u32 {
         self.0
     }
 
-    /// The low 24 bits, which is what events of the adaptive engine carry; they wrap after 2.199 s.
+    /// Returns the low 24 bits, the width carried by events of the adaptive engine; they wrap after 2.199 s.
     #[inline]
     pub const fn low24(self) -> u32 {
         self.0 & 0xff_ffff
     }
 
-    /// Units from `earlier` to `self`, modulo 2^32.
+    /// Returns the number of units from `earlier` to `self`, modulo 2^32.
     #[inline]
     pub const fn units_since(self, earlier: Self) -> u32 {
         self.0.wrapping_sub(earlier.0)
     }
 
-    /// Time from `earlier` to `self`, modulo 2^32 units.
+    /// Returns the time from `earlier` to `self`, modulo 2^32 units.
     #[inline]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_ps((self.units_since(earlier) as u64) << Self::UNIT_SHIFT)
     }
 
-    /// When the clock that shows `now` began to show this, the last time that it did. None when that is more than half
-    /// the way round ago, so that it rather lies ahead, or before the clock began.
+    /// Returns the start of the last unit in which the clock had this value, when it is now `now`. Returns `None` when
+    /// that is more than half the wrap-around period ago, so that the timestamp is more likely in the future, or before
+    /// the start of the clock.
     #[inline]
     pub const fn last_shown(self, now: Time) -> Option<Time> {
         let (ago, units) = (Self::at(now).units_since(self), now.as_ps() >> Self::UNIT_SHIFT);
@@ -61,7 +62,7 @@ impl Timestamp {
         }
     }
 
-    /// Whether `self` comes before `other` on the shorter way round.
+    /// Returns whether `self` is before `other` by the shorter distance modulo 2^32.
     #[inline]
     pub const fn is_before(self, other: Self) -> bool {
         let ahead = other.0.wrapping_sub(self.0);

@@ -1,6 +1,6 @@
 //! Sequence spaces.
 
-/// One of the two sliding windows that each direction has, each with sequence numbers of its own.
+/// One of the two sliding windows in each direction, each with its own sequence numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Window {
     /// Pull Requests.
@@ -10,6 +10,6 @@ pub enum Window {
 }
 
 impl Window {
-    /// Both.
+    /// Both windows.
     pub const ALL: [Self; 2] = [Self::Request, Self::Data];
 }

@@ -1,4 +1,4 @@
-//! ACK extended transport header (InfiniBand Architecture volume 1, section 9.3): what a responder says.
+//! ACK extended transport header (InfiniBand Architecture volume 1, section 9.3): the response of a responder.
 //!
 //! ```text
 //!        0               1               2               3
@@ -17,24 +17,24 @@ use crate::bytes::split;
 use crate::error::{EncodeError, WireError};
 use crate::packet::{Aeth, NakCode, Syndrome};
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 4;
 
-/// An ACK extended transport header in place.
+/// View of an ACK extended transport header in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct AethView<'a>(&'a [u8; LEN]);
 
 impl<'a> AethView<'a> {
-    /// Takes the header off the front of `bytes`; gives it and what follows.
+    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when it is not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// What is said.
+    /// Returns the syndrome.
     ///
     /// # Errors
     /// [`WireError::Syndrome`] for a reserved value.
@@ -52,13 +52,13 @@ impl<'a> AethView<'a> {
         }
     }
 
-    /// Messages that the responder has completed, modulo 2^24.
+    /// Returns the number of messages that the responder has completed, modulo 2^24.
     #[inline]
     pub fn msn(self) -> Serial<24> {
         Serial::new(u32::from_be_bytes(*self.0))
     }
 
-    /// The header's meaning.
+    /// Returns the decoded header.
     ///
     /// # Errors
     /// [`WireError::Syndrome`] for a reserved syndrome.
@@ -88,13 +88,14 @@ impl Aeth {
     }
 }
 
-/// Returns the code of as many of `posted` receives as have a code: never of more.
+/// Returns the largest credit code that represents at most `posted` receives.
 #[inline]
 pub fn credit_code(posted: u32) -> u8 {
     RECEIVES_OF.partition_point(|receives| *receives <= posted) as u8 - 1
 }
 
-/// Returns the receives that the credit code `code` stands for; `None` where none are counted.
+/// Returns the number of receives that the credit code `code` represents; `None` when the code means that receives are
+/// not counted.
 #[inline]
 pub fn receives_of(code: u8) -> Option<u32> {
     RECEIVES_OF.get(usize::from(code)).copied()
@@ -109,8 +110,8 @@ const fn nak_code(code: NakCode) -> u8 {
     }
 }
 
-/// Receives that each credit code stands for (InfiniBand Architecture volume 1, section 9.7.7.2): from 2 on, two codes
-/// a doubling. The code behind the last one counts none.
+/// Number of receives that each credit code represents (InfiniBand Architecture volume 1, section 9.7.7.2): from 2 on,
+/// two codes for each doubling. The code after the last one means that receives are not counted.
 const RECEIVES_OF: [u32; VALUE_MAX as usize] = [
     0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024, 1_536, 2_048, 3_072, 4_096,
     6_144, 8_192, 12_288, 16_384, 24_576, 32_768,

@@ -4,24 +4,24 @@
 use crate::bytes::split;
 use crate::error::WireError;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 8;
 
-/// An atomic acknowledge extended transport header in place.
+/// View of an atomic acknowledge extended transport header in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct AtomicAckEthView<'a>(&'a [u8; LEN]);
 
 impl<'a> AtomicAckEthView<'a> {
-    /// Takes the header off the front of `bytes`; gives it and what follows.
+    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when it is not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// The value from before the operation.
+    /// Returns the value from before the operation.
     #[inline]
     pub const fn original(self) -> u64 {
         u64::from_be_bytes(*self.0)

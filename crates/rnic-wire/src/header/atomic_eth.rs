@@ -15,42 +15,42 @@ use crate::bytes::{be32, be64, put, split};
 use crate::error::WireError;
 use crate::packet::AtomicOp;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 28;
 
-/// An atomic extended transport header in place.
+/// View of an atomic extended transport header in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct AtomicEthView<'a>(&'a [u8; LEN]);
 
 impl<'a> AtomicEthView<'a> {
-    /// Takes the header off the front of `bytes`; gives it and what follows.
+    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when it is not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// Address of the eight bytes.
+    /// Returns the address of the eight bytes.
     #[inline]
     pub fn va(self) -> u64 {
         be64(self.0, 0)
     }
 
-    /// The key that grants access.
+    /// Returns the key that grants access.
     #[inline]
     pub fn rkey(self) -> u32 {
         be32(self.0, 8)
     }
 
-    /// The operation, when the opcode says compare and swap.
+    /// Returns the operation, for the opcode compare and swap.
     #[inline]
     pub fn compare_swap(self) -> AtomicOp {
         AtomicOp::CompareSwap { compare: be64(self.0, 20), swap: be64(self.0, 12) }
     }
 
-    /// The operation, when the opcode says fetch and add.
+    /// Returns the operation, for the opcode fetch and add.
     #[inline]
     pub fn fetch_add(self) -> AtomicOp {
         AtomicOp::FetchAdd { add: be64(self.0, 12) }

@@ -15,72 +15,72 @@ use crate::error::WireError;
 use crate::packet::{PacketFlags, Qpn};
 use rnic_base::Psn;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 12;
 
-/// The default partition: all that RoCE networks use.
+/// The default partition key, the only one used in RoCE networks.
 pub const DEFAULT_PARTITION_KEY: u16 = 0xffff;
 
-/// Where the byte stands that routers may change (F, B and resv8a), which the ICRC therefore leaves out.
+/// Offset of the byte that routers may change (F, B and resv8a) and that the ICRC therefore excludes.
 pub const VARIANT_BYTE: usize = 4;
 
-/// A base transport header in place.
+/// View of a base transport header in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct BthView<'a>(&'a [u8; LEN]);
 
 impl<'a> BthView<'a> {
-    /// Takes the header off the front of `bytes`; gives it and what follows.
+    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when it is not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// What kind of packet this is.
+    /// Returns the opcode of the packet.
     #[inline]
     pub const fn opcode(self) -> u8 {
         self.0[0]
     }
 
-    /// The migration state bit.
+    /// Returns the migration state bit.
     #[inline]
     pub const fn migrated(self) -> bool {
         self.0[1] & MIGRATED != 0
     }
 
-    /// Bytes of padding between payload and ICRC, at most 3.
+    /// Returns the number of padding bytes between payload and ICRC, at most 3.
     #[inline]
     pub const fn pad(self) -> u8 {
         self.0[1] >> PAD_SHIFT & 3
     }
 
-    /// The transport header version.
+    /// Returns the transport header version.
     #[inline]
     pub const fn version(self) -> u8 {
         self.0[1] & VERSION
     }
 
-    /// The partition key.
+    /// Returns the partition key.
     #[inline]
     pub fn partition_key(self) -> u16 {
         be16(self.0, 2)
     }
 
-    /// The queue pair that the packet is for.
+    /// Returns the destination queue pair.
     #[inline]
     pub fn dest_qpn(self) -> Qpn {
         Qpn::new(be32(self.0, 4))
     }
 
-    /// The sequence number.
+    /// Returns the sequence number.
     #[inline]
     pub fn psn(self) -> Psn {
         Psn::new(be32(self.0, 8))
     }
 
-    /// The single-bit fields.
+    /// Single-bit fields.
     #[inline]
     pub const fn flags(self) -> PacketFlags {
         PacketFlags {
@@ -92,22 +92,22 @@ impl<'a> BthView<'a> {
     }
 }
 
-/// What a base transport header says. The partition key is always the default one.
+/// Content of a base transport header. The partition key is always the default one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bth {
-    /// What kind of packet this is.
+    /// Opcode of the packet.
     pub opcode: u8,
-    /// The migration state bit.
+    /// Migration state bit.
     pub migrated: bool,
-    /// Bytes of padding, at most 3.
+    /// Number of padding bytes, at most 3.
     pub pad: u8,
-    /// The transport header version, at most 15.
+    /// Transport header version, at most 15.
     pub version: u8,
-    /// The queue pair that the packet is for.
+    /// Destination queue pair.
     pub dest_qpn: Qpn,
-    /// The sequence number.
+    /// Packet sequence number.
     pub psn: Psn,
-    /// The single-bit fields.
+    /// Single-bit fields.
     pub flags: PacketFlags,
 }
 

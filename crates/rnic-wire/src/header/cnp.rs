@@ -4,13 +4,13 @@
 use crate::bytes::split;
 use crate::error::WireError;
 
-/// Bytes that follow the base transport header.
+/// Number of bytes behind the base transport header.
 pub const LEN: usize = 16;
 
-/// Takes the reserved bytes off the front of `bytes`; gives what follows.
+/// Splits the reserved bytes off the front of `bytes`; returns the bytes behind.
 ///
 /// # Errors
-/// [`WireError::Short`] when they are not all there.
+/// [`WireError::Short`] when `bytes` is too short.
 #[inline]
 pub fn split_reserved(bytes: &[u8]) -> Result<&[u8], WireError> {
     split::<LEN>(bytes).map(|(_, rest)| rest)

@@ -1,5 +1,5 @@
-//! Datagram extended transport header (InfiniBand Architecture volume 1, section 9.3): who sent an unreliable
-//! datagram, and the key that lets it in.
+//! Datagram extended transport header (InfiniBand Architecture volume 1, section 9.3): the source of an unreliable
+//! datagram, and the queue key that the receiver checks.
 //!
 //! ```text
 //!        0               1               2               3
@@ -11,30 +11,30 @@ use crate::bytes::{be32, put, split};
 use crate::error::WireError;
 use crate::packet::Qpn;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 8;
 
-/// A datagram extended transport header in place.
+/// View of a datagram extended transport header in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct DethView<'a>(&'a [u8; LEN]);
 
 impl<'a> DethView<'a> {
-    /// Takes the header off the front of `bytes`; gives it and what follows.
+    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when it is not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// The queue key.
+    /// Returns the queue key.
     #[inline]
     pub fn queue_key(self) -> u32 {
         be32(self.0, 0)
     }
 
-    /// The queue pair that the datagram comes from.
+    /// Returns the source queue pair of the datagram.
     #[inline]
     pub fn source_qpn(self) -> Qpn {
         Qpn::new(be32(self.0, 4))

@@ -1,6 +1,6 @@
-//! What FaSR adds to RoCEv2's headers ("Fast and Scalable Selective Retransmission for RDMA", 2025, section IV-D).
+//! Extensions of FaSR to RoCEv2's headers ("Fast and Scalable Selective Retransmission for RDMA", 2025, section IV-D).
 //!
-//! The paper fixes what is carried and mostly how much; it gives no layout. This is ours.
+//! The paper specifies the fields and mostly their sizes, but no layout. This is the layout of OpenRNIC.
 //!
 //! | packet | paper | here |
 //! |---|---|---|
@@ -28,26 +28,26 @@
 //!     | type  |O| lost|                     PSN                       |
 //! ```
 //!
-//! Types: 0 nothing to report, 1 SACK, 2 AACK, 3 FNACK. O is the overflow flag: a count that overflows stands at 7.
+//! Types: 0 nothing to report, 1 SACK, 2 AACK, 3 FNACK. O is the overflow flag: a count that overflows stays at 7.
 //!
-//! Why so, where the paper is silent or we differ:
+//! Reasons for choices where the paper is silent or this implementation differs:
 //!
-//! - *The key is in every Write packet.* The address says where a packet belongs, not whether it may: when the packet
-//!   with the RETH is lost, those behind it cannot be checked, and a NIC that writes without a check is none. That
-//!   takes 4 bytes more than the paper counts.
+//! - *The key is in every Write packet.* The address gives the destination of a packet, but not the right to write
+//!   there: when the packet with the RETH is lost, the packets behind it could not be checked, and a NIC must not write
+//!   without a check. This takes 4 bytes more than the paper counts.
 //! - *The immediate's packet has the message's length*, for the completion.
-//! - *The offset counts packets*, as in IRN: three bytes of bytes would end at 16 MiB.
-//! - *A response is addressed by the request that it answers*: the key is the request's `read_WQE_SN`, which stands for
-//!   the memory that is to be filled as long as the request is under way, and the address counts from 0 there. The
-//!   program's own addresses stay at home: they may be many, in memory that the peer has no right to. Responses have
-//!   numbers of the responder's own requests; how they are scheduled is told in the engine's `qp/fetch/scheduled.rs`.
-//! - *They keep RoCE's opcodes and AETH*, so that other programs can read them; with the address that makes 12 bytes
-//!   more than RoCE's, as in a Write.
-//! - *Requests say which number their sender expects next*: a queue pair that only serves is never told its own first
-//!   one (verbs tell it with the step to ready-to-send), and could not send.
-//! - *The timestamp is the requester's clock in units of 2^20 ps*: about a microsecond, 75 minutes around. Each copy
-//!   that is submitted has its own. Whether a request is new is for its number to say; the timestamp tells what was
-//!   submitted again from what the network has copied.
+//! - *The offset counts packets*, as in IRN: a three-byte count of bytes would be limited to 16 MiB.
+//! - *A response is addressed by its request*: the key is the request's `read_WQE_SN`, which identifies the memory to
+//!   be filled while the request is in flight, and the address counts from 0 there. The program's own addresses are not
+//!   sent: there may be many, in memory that the peer has no right to access. Responses are numbered like the
+//!   responder's own requests; their scheduling is described in the engine's `qp/fetch/scheduled.rs`.
+//! - *Responses keep RoCE's opcodes and AETH*, so that other programs can read them; with the address they have 12
+//!   bytes more than RoCE's, as in a Write.
+//! - *Requests carry the number that their sender expects next*: a queue pair that only responds is never given its own
+//!   first number (verbs set it in the transition to ready-to-send), and could not send.
+//! - *The timestamp is the requester's clock in units of 2^20 ps*: about a microsecond, wrapping after 75 minutes. Each
+//!   copy that is submitted has its own timestamp. The sequence number determines whether a request is new; the
+//!   timestamp distinguishes requests submitted again from duplicates created by the network.
 
 use rnic_base::Psn;
 
@@ -55,40 +55,40 @@ use crate::bytes::split;
 use crate::error::WireError;
 use crate::packet::{Asked, LossCause, LossNote, NakCode, Position, Reth, Syndrome};
 
-/// The transport header version of packets with these extensions.
+/// Transport header version of packets with these extensions.
 pub const VERSION: u8 = 2;
 
-/// Bytes of a later Write packet's address.
+/// Length of the address in a Write packet other than the first, in bytes.
 pub const ADDRESS_LEN: usize = 12;
-/// Bytes of the report on losses in an acknowledgement.
+/// Length of the loss report in an acknowledgement, in bytes.
 pub const NOTE_LEN: usize = 4;
 
-/// Bytes that a Read request has more than IRN's: what is expected, and the timestamp.
+/// Number of bytes that a Read request has in addition to IRN's: the expected number, and the timestamp.
 pub const ASKED_LEN: usize = EXPECTS_LEN + 4;
-/// Bytes that an atomic request has more than IRN's: the number that its sender expects next.
+/// Number of bytes that an atomic request has in addition to IRN's: the number that its sender expects next.
 pub const EXPECTS_LEN: usize = 4;
 
-/// Whether a Write packet has the short address in place of the RETH.
+/// Returns whether a Write packet has the short address in place of the RETH.
 #[inline]
 pub const fn is_short(position: Position, has_immediate: bool) -> bool {
     !position.starts() && !has_immediate
 }
 
-/// A later Write packet's address in place.
+/// View of the address of a Write packet other than the first, in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct AddressView<'a>(&'a [u8; ADDRESS_LEN]);
 
 impl<'a> AddressView<'a> {
-    /// Takes the header off the front of `bytes`; gives it and what follows.
+    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when it is not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// The header's meaning.
+    /// Returns the decoded header.
     #[inline]
     pub fn to_repr(self) -> Reth {
         let [a, b, c, d, e, f, g, h, key @ ..] = *self.0;
@@ -96,28 +96,28 @@ impl<'a> AddressView<'a> {
     }
 }
 
-/// Writes a later Write packet's address.
+/// Encodes the address of a Write packet other than the first.
 #[inline]
 pub fn emit_address(reth: &Reth, out: &mut [u8; ADDRESS_LEN]) {
     out[..8].copy_from_slice(&reth.va.to_be_bytes());
     out[8..].copy_from_slice(&reth.rkey.to_be_bytes());
 }
 
-/// What a Read request says of itself, in place.
+/// View of the additional fields of a Read request in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct AskedView<'a>(&'a [u8; ASKED_LEN]);
 
 impl<'a> AskedView<'a> {
-    /// Takes the header off the front of `bytes`; gives it and what follows.
+    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when it is not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// The header's meaning.
+    /// Returns the decoded header.
     #[inline]
     pub fn to_repr(self) -> Asked {
         let [a, b, c, d, stamp @ ..] = *self.0;
@@ -125,58 +125,58 @@ impl<'a> AskedView<'a> {
     }
 }
 
-/// Writes what a Read request says of itself.
+/// Encodes the additional fields of a Read request.
 #[inline]
 pub fn emit_asked(asked: &Asked, out: &mut [u8; ASKED_LEN]) {
     out[..4].copy_from_slice(&asked.expects.value().to_be_bytes());
     out[4..].copy_from_slice(&asked.stamp.to_be_bytes());
 }
 
-/// The number that the sender of an atomic request expects next, in place.
+/// View of the number that the sender of an atomic request expects next.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectsView<'a>(&'a [u8; EXPECTS_LEN]);
 
 impl<'a> ExpectsView<'a> {
-    /// Takes the field off the front of `bytes`; gives it and what follows.
+    /// Splits the field off the front of `bytes`; returns it and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when it is not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// The number.
+    /// Returns the expected number.
     #[inline]
     pub fn psn(self) -> Psn {
         Psn::new(u32::from_be_bytes(*self.0))
     }
 }
 
-/// Writes the number that is expected next.
+/// Encodes the number that is expected next.
 #[inline]
 pub fn emit_expects(expects: Psn, out: &mut [u8; EXPECTS_LEN]) {
     *out = expects.value().to_be_bytes();
 }
 
-/// A report on losses in place.
+/// View of a loss report in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct NoteView<'a>(&'a [u8; NOTE_LEN]);
 
 impl<'a> NoteView<'a> {
-    /// Takes the field off the front of `bytes`; gives it and what follows.
+    /// Splits the field off the front of `bytes`; returns it and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when it is not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// What is reported, if anything is, in an acknowledgement with `syndrome`.
+    /// Returns the loss report, if there is one, of an acknowledgement with `syndrome`.
     ///
     /// # Errors
-    /// [`WireError::Syndrome`] when the two do not fit together, or the type is none.
+    /// [`WireError::Syndrome`] when report and syndrome do not match, or the type is not defined.
     #[inline]
     pub fn to_repr(self, syndrome: Syndrome) -> Result<Option<LossNote>, WireError> {
         let first = self.0[0];
@@ -193,7 +193,7 @@ impl<'a> NoteView<'a> {
     }
 }
 
-/// Writes a report, or that there is none.
+/// Encodes a loss report, or its absence.
 #[inline]
 pub fn emit_note(note: Option<&LossNote>, out: &mut [u8; NOTE_LEN]) {
     *out = note.map_or(0, |note| u32::from(first_byte(note)) << 24 | note.psn.value()).to_be_bytes();
@@ -208,7 +208,7 @@ fn first_byte(note: &LossNote) -> u8 {
     kind << TYPE_SHIFT | if note.overflow { OVERFLOW } else { 0 } | note.lost & LOST_MASK
 }
 
-/// Whether an acknowledgement with `syndrome` can bring `note`.
+/// Returns whether an acknowledgement with `syndrome` may carry `note`.
 #[inline]
 pub fn fits(syndrome: Syndrome, note: &LossNote) -> bool {
     let says = match note.cause {

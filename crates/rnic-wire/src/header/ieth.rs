@@ -1,27 +1,27 @@
 //! Invalidate extended transport header (InfiniBand Architecture volume 1, section 9.3): the key that a Send with
-//! invalidate takes away.
+//! invalidate invalidates.
 
 use crate::bytes::split;
 use crate::error::WireError;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 4;
 
-/// An invalidate extended transport header in place.
+/// View of an invalidate extended transport header in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct IethView<'a>(&'a [u8; LEN]);
 
 impl<'a> IethView<'a> {
-    /// Takes the header off the front of `bytes`; gives it and what follows.
+    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when it is not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// The key to invalidate.
+    /// Returns the key to invalidate.
     #[inline]
     pub const fn rkey(self) -> u32 {
         u32::from_be_bytes(*self.0)

@@ -1,28 +1,28 @@
 //! Immediate data (InfiniBand Architecture volume 1, section 9.3): four bytes for the receiver's completion.
 //!
-//! The bytes belong to the application; the number here is what they make in network order.
+//! The bytes belong to the application; the number here is their value in network byte order.
 
 use crate::bytes::split;
 use crate::error::WireError;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 4;
 
-/// Immediate data in place.
+/// View of immediate data in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct ImmDtView<'a>(&'a [u8; LEN]);
 
 impl<'a> ImmDtView<'a> {
-    /// Takes the header off the front of `bytes`; gives it and what follows.
+    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when it is not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// The immediate data.
+    /// Returns the immediate data.
     #[inline]
     pub const fn value(self) -> u32 {
         u32::from_be_bytes(*self.0)

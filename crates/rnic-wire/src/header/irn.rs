@@ -1,6 +1,6 @@
-//! What IRN adds to RoCEv2's headers ("Revisiting Network Support for RDMA", SIGCOMM'18, section 5).
+//! Extensions of IRN to RoCEv2's headers ("Revisiting Network Support for RDMA", SIGCOMM'18, section 5).
 //!
-//! The paper fixes what is carried and partly how much; it gives no layout. This is ours.
+//! The paper specifies the fields and part of their sizes, but no layout. This is the layout of OpenRNIC.
 //!
 //! | packet | paper | here |
 //! |---|---|---|
@@ -23,18 +23,20 @@
 //!     |V|  reserved   |       selectively acknowledged PSN            |
 //! ```
 //!
-//! Why so, where the paper is silent:
+//! Reasons for choices where the paper is silent:
 //!
-//! - *TVer tells the formats apart*, so that a datagram describes itself: captures, checkers and a mixed pair (paper,
-//!   section 7) need no connection state. A RoCEv2 receiver drops version 1 by the rules that it already has.
-//! - *Ours come after the InfiniBand headers*, so those stay where every RoCE parser looks for them.
+//! - *TVer distinguishes the formats*, so that a datagram is self-describing: captures, checkers and a mixed pair
+//!   (paper, section 7) need no connection state. A RoCEv2 receiver drops version 1 by its existing rules.
+//! - *The extensions follow the InfiniBand headers*, so that those stay where every RoCE parser expects them.
 //! - *Sequence numbers have 24 bits*: the paper adds 3 bytes to a WQE for one (section 6.1), and 3 + 3 are the 6 bytes
 //!   of a Send. The offset counts packets ("relative offset in the packet sequence number"); the receiver multiplies by
 //!   the path MTU.
-//! - *Alone, a sequence number takes four bytes*: InfiniBand headers are words, and one byte a message is no cost. Only
-//!   Send packets are not a multiple of four bytes long; the pad count still speaks of the payload alone.
-//! - *V is needed*, because an in-order ACK selects nothing and every 24-bit number is a PSN. Without V the PSN is
-//!   reserved. The field is in every acknowledgement, so that its length does not depend on its content.
+//! - *Alone, a sequence number takes four bytes*: InfiniBand headers consist of words, and one more byte per message is
+//!   negligible. Only Send packets are not a multiple of four bytes long; the pad count still refers to the payload
+//!   alone.
+//! - *V is needed*, because an in-order ACK acknowledges no packet selectively and every 24-bit number is a valid PSN.
+//!   Without V the PSN is reserved. The field is in every acknowledgement, so that its length does not depend on its
+//!   content.
 
 use rnic_base::{Psn, Serial};
 
@@ -42,33 +44,33 @@ use crate::bytes::{be24, put24, split};
 use crate::error::WireError;
 use crate::packet::{SendPlacement, WqeSn};
 
-/// The transport header version of RoCEv2 packets.
+/// Transport header version of RoCEv2 packets.
 pub const VERSION_ROCE: u8 = 0;
-/// The transport header version of packets with these extensions.
+/// Transport header version of packets with these extensions.
 pub const VERSION_IRN: u8 = 1;
 
-/// Bytes of a Send packet's placement.
+/// Length of a Send packet's placement in bytes.
 pub const PLACEMENT_LEN: usize = 6;
-/// Bytes of a WQE sequence number that stands alone.
+/// Length of a separate WQE sequence number in bytes.
 pub const WQE_SN_LEN: usize = 4;
-/// Bytes of the SACK field.
+/// Length of the SACK field in bytes.
 pub const SACK_LEN: usize = 4;
 
-/// A Send packet's placement in place.
+/// View of a Send packet's placement in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacementView<'a>(&'a [u8; PLACEMENT_LEN]);
 
 impl<'a> PlacementView<'a> {
-    /// Takes the header off the front of `bytes`; gives it and what follows.
+    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when it is not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// The header's meaning.
+    /// Returns the decoded header.
     #[inline]
     pub fn to_repr(self) -> SendPlacement {
         SendPlacement { recv_sn: WqeSn::new(be24(self.0, 0)), offset: Serial::new(be24(self.0, 3)) }
@@ -84,21 +86,21 @@ impl SendPlacement {
     }
 }
 
-/// A WQE sequence number in place.
+/// View of a WQE sequence number in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct WqeSnView<'a>(&'a [u8; WQE_SN_LEN]);
 
 impl<'a> WqeSnView<'a> {
-    /// Takes the header off the front of `bytes`; gives it and what follows.
+    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when it is not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// The sequence number.
+    /// Returns the sequence number.
     #[inline]
     pub fn wqe_sn(self) -> WqeSn {
         WqeSn::new(u32::from_be_bytes(*self.0))
@@ -111,21 +113,21 @@ pub fn emit_wqe_sn(wqe_sn: WqeSn, out: &mut [u8; WQE_SN_LEN]) {
     *out = wqe_sn.value().to_be_bytes();
 }
 
-/// A SACK field in place.
+/// View of a SACK field in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct SackView<'a>(&'a [u8; SACK_LEN]);
 
 impl<'a> SackView<'a> {
-    /// Takes the field off the front of `bytes`; gives it and what follows.
+    /// Splits the field off the front of `bytes`; returns it and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when it is not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// The packet that is selectively acknowledged, if any is.
+    /// Returns the packet that is selectively acknowledged, if there is one.
     #[inline]
     pub fn sack(self) -> Option<Psn> {
         (self.0[0] & SACK_VALID != 0).then(|| Psn::new(u32::from_be_bytes(*self.0)))

@@ -7,23 +7,23 @@
 //!  0  |                 reserved                  |SEL|    PLT    |
 //! ```
 //!
-//! SEL (2 bits) says what is meant, PLT (4 bits) what to make sure of. An atomic write is a RETH and eight bytes, which
-//! by the annex are its payload.
+//! SEL (2 bits) selects the memory to flush, PLT (4 bits) the guarantee required. An atomic write is a RETH and eight
+//! bytes, which by the annex are its payload.
 
 use crate::header::reth;
 use crate::packet::PlacementOp;
 
-/// Bytes of a FETH.
+/// Length of a FETH in bytes.
 pub const FETH_LEN: usize = 4;
 
-/// Most bytes of an operation's headers, before what IRN and FaSR add.
+/// Largest length of an operation's headers in bytes, without the additions of IRN and FaSR.
 pub const LEN_MAX: usize = reth::LEN + 8;
 
 const SELECTIVITY_SHIFT: u32 = 4;
 const SELECTIVITY_MASK: u8 = 0x3;
 const PLACEMENT_MASK: u8 = 0xf;
 
-/// Bytes of an operation's headers, before what IRN and FaSR add.
+/// Returns the length of an operation's headers in bytes, without the additions of IRN and FaSR.
 #[inline]
 pub const fn len(op: &PlacementOp) -> usize {
     match op {
@@ -32,13 +32,13 @@ pub const fn len(op: &PlacementOp) -> usize {
     }
 }
 
-/// A FETH.
+/// Returns a FETH.
 #[inline]
 pub const fn feth(placement: u8, selectivity: u8) -> [u8; FETH_LEN] {
     [0, 0, 0, placement & PLACEMENT_MASK | (selectivity & SELECTIVITY_MASK) << SELECTIVITY_SHIFT]
 }
 
-/// What a FETH says: what to make sure of, and what is meant. Reserved bits are not looked at.
+/// Decodes a FETH; returns placement type and selectivity level. Reserved bits are ignored.
 #[inline]
 pub const fn read_feth(bytes: [u8; FETH_LEN]) -> (u8, u8) {
     (bytes[3] & PLACEMENT_MASK, bytes[3] >> SELECTIVITY_SHIFT & SELECTIVITY_MASK)

@@ -1,4 +1,4 @@
-//! RDMA extended transport header (InfiniBand Architecture volume 1, section 9.3): which remote memory is meant.
+//! RDMA extended transport header (InfiniBand Architecture volume 1, section 9.3): the remote memory that is accessed.
 //!
 //! ```text
 //!        0               1               2               3
@@ -12,24 +12,24 @@ use crate::bytes::{be32, be64, put, split};
 use crate::error::WireError;
 use crate::packet::Reth;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 16;
 
-/// An RDMA extended transport header in place.
+/// View of an RDMA extended transport header in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct RethView<'a>(&'a [u8; LEN]);
 
 impl<'a> RethView<'a> {
-    /// Takes the header off the front of `bytes`; gives it and what follows.
+    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when it is not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// The header's meaning.
+    /// Returns the decoded header.
     #[inline]
     pub fn to_repr(self) -> Reth {
         Reth { va: be64(self.0, 0), rkey: be32(self.0, 8), dma_len: be32(self.0, 12) }

@@ -1,35 +1,35 @@
 //! XRC extended transport header (InfiniBand Architecture volume 1, section 9.3 and annex A14): the shared receive
-//! queue at the target from which a message takes its receive.
+//! queue at the target from which a message consumes a receive.
 //!
 //! ```text
 //!        0               1               2               3
 //!  0  |   reserved    |       shared receive queue number            |
 //! ```
 //!
-//! It stands behind the base transport header of packets whose opcode says XRC (101 in the three high bits). Deviation:
-//! by the annex all requests of such a connection have it; here those do that take a receive, and others are as in a
-//! reliable connection. What memory they may touch does not depend on the queue that they would name.
+//! The header follows the base transport header of packets with an XRC opcode (101 in the three high bits). Deviation:
+//! by the annex all requests of such a connection have it; here only those that consume a receive have it, and others
+//! are as in a reliable connection. The memory that they may access does not depend on the queue that they would name.
 
 use crate::bytes::{be24, put24, split};
 use crate::error::WireError;
 use crate::packet::Qpn;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 4;
 
-/// The service's part of an opcode.
+/// Transport service bits of an XRC opcode.
 pub const SERVICE: u8 = 0xa0;
 
-/// Returns whether an opcode says XRC.
+/// Returns whether an opcode is an XRC opcode.
 #[inline]
 pub const fn is_shared(opcode: u8) -> bool {
     opcode & 0xe0 == SERVICE
 }
 
-/// Takes the header off the front of `bytes`; gives the number in it and what follows.
+/// Splits the header off the front of `bytes`; returns the number in it and the bytes behind.
 ///
 /// # Errors
-/// [`WireError::Short`] when it is not all there.
+/// [`WireError::Short`] when `bytes` is too short.
 pub fn split_off(bytes: &[u8]) -> Result<(Qpn, &[u8]), WireError> {
     let (header, rest) = split::<LEN>(bytes)?;
     Ok((Qpn::new(be24(header, 1)), rest))

@@ -1,16 +1,16 @@
-//! The IPv4 identification in the ICRC: how one follows from the other.
+//! Relation between the IPv4 identification and the ICRC.
 //!
 //! The ICRC covers the identification of an IPv4 packet, and a UDP socket does not see it. But a CRC is linear: of two
-//! packets that differ in the identification alone, the exclusive or of both CRCs depends on the exclusive or of both
-//! identifications and on the length, and on nothing else. So whoever sends can move a CRC from one identification to
-//! another, and whoever receives can compute the one identification, if there is any, for which a packet is right.
+//! packets that differ in the identification alone, the exclusive or of both CRCs depends only on the exclusive or of
+//! both identifications and on the length. So a sender can convert a CRC from one identification to another, and a
+//! receiver can compute the one identification, if there is any, for which the ICRC of a packet is correct.
 //!
-//! Polynomials are written as the CRC's register has them: bit 31 is x^0. One byte of zeros multiplies by x^8.
+//! Polynomials have the bit order of the CRC's register: bit 31 is x^0. One byte of zeros multiplies by x^8.
 
 use crate::length::ICRC_LEN;
 use crate::net::{IPV4_LEN, UDP_LEN};
 
-/// The exclusive or of the CRCs of masked IPv4 and UDP headers with identification `identification` and with 0.
+/// Returns the exclusive or of the CRCs of masked IPv4 and UDP headers with identification `identification` and with 0.
 #[inline]
 #[must_use]
 pub(super) fn difference_of_prefixes(identification: u16) -> u32 {
@@ -21,31 +21,33 @@ pub(super) fn difference_of_prefixes(identification: u16) -> u32 {
 /// Finds identifications of packets of one length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdentificationFinder {
-    /// What takes a difference of ICRCs back to before the identification: x^-8n, n bytes being covered from there.
+    /// Factor that moves a difference of ICRCs back to the position before the identification: x^-8n, where n is the
+    /// number of bytes covered from there.
     factor: u32,
 }
 
 impl IdentificationFinder {
-    /// For datagrams of `udp_payload_len` bytes, base transport header through ICRC.
+    /// Creates a finder for datagrams of `udp_payload_len` bytes, base transport header through ICRC.
     #[must_use]
     pub fn new(udp_payload_len: u32) -> Self {
         let covered = udp_payload_len.saturating_sub(ICRC_LEN as u32);
         Self { factor: power(X_MINUS_8, covered + IPV4_LEN + UDP_LEN - IDENTIFICATION_AT) }
     }
 
-    /// The identification that a packet must have had, given the exclusive or of its ICRC and of the one that was
-    /// computed for identification 0, both as little-endian numbers; `None` when there is none. Of 65,536 differences
-    /// one has an identification.
+    /// Returns the identification that a packet must have had, given the exclusive or of its ICRC and the ICRC computed
+    /// for identification 0, both as little-endian numbers; `None` when there is none. One of 65,536 differences has an
+    /// identification.
     #[inline]
     #[must_use]
     pub fn find(self, difference: u32) -> Option<u16> {
-        // The register before two bytes that would lead to it, if they were zeros: so it is those two bytes.
+        // The register before the two bytes of the identification that would give the difference if these were zeros:
+        // it therefore equals these two bytes.
         let register = multiply(difference, self.factor);
         (register >> 16 == 0).then_some((register as u16).swap_bytes())
     }
 }
 
-/// The product modulo the CRC's polynomial.
+/// Returns the product modulo the CRC's polynomial.
 const fn multiply(a: u32, b: u32) -> u32 {
     let (mut product, mut shifted, mut bit) = (0, b, 32);
     while bit > 0 {
@@ -57,7 +59,7 @@ const fn multiply(a: u32, b: u32) -> u32 {
     product
 }
 
-/// `base` to the power of `exponent`.
+/// Returns `base` to the power of `exponent`.
 const fn power(base: u32, exponent: u32) -> u32 {
     let (mut product, mut square, mut left) = (X_0, base, exponent);
     while left > 0 {
@@ -70,7 +72,8 @@ const fn power(base: u32, exponent: u32) -> u32 {
     product
 }
 
-/// What each value of a byte adds to a register that takes `following` more bytes after it.
+/// Returns, for each value of a byte, the value that it contributes to a register when `following` more bytes are
+/// processed after it.
 const fn table(following: u32) -> [u32; 256] {
     let factor = power(X_8, following + 1);
     let mut table = [0; 256];
@@ -82,20 +85,20 @@ const fn table(following: u32) -> [u32; 256] {
     table
 }
 
-/// Of an IPv4 header's bytes, where the identification stands.
+/// Offset of the identification in an IPv4 header, in bytes.
 const IDENTIFICATION_AT: u32 = 4;
 
-/// Bytes of headers behind the identification.
+/// Number of header bytes behind the identification.
 const BEHIND: u32 = IPV4_LEN + UDP_LEN - IDENTIFICATION_AT - 2;
 
 static FIRST_BYTE: [u32; 256] = table(BEHIND + 1);
 static SECOND_BYTE: [u32; 256] = table(BEHIND);
 
-/// The CRC's polynomial.
+/// Polynomial of the CRC.
 const POLYNOMIAL: u32 = 0xedb8_8320;
 const X_0: u32 = 1 << 31;
 const X_8: u32 = X_0 >> 8;
-/// The inverse of x: what the division of x^0 by x leaves.
+/// The inverse of x: the result of dividing x^0 by x.
 const X_MINUS_1: u32 = (X_0 ^ POLYNOMIAL) << 1 | 1;
 const X_MINUS_8: u32 = power(X_MINUS_1, 8);
 

@@ -1,4 +1,4 @@
-//! The header fields that the parser has read, and the packets made of them.
+//! Header fields that the parser has read, and construction of packets from them.
 
 use rnic_base::Psn32;
 
@@ -6,42 +6,42 @@ use super::Decoded;
 use crate::falcon::header::base::StartView;
 use crate::falcon::{Body, Packet, PacketType, Rsn, Timestamp, Ulp, UlpProtocol, WireError};
 
-/// A message of which the first words are read.
+/// A message of which the first words have been read.
 #[derive(Clone, Copy)]
 pub(super) struct Start<'a> {
-    /// The message's length.
+    /// Length of the message in bytes.
     pub(super) message_len: usize,
-    /// How many of its last bytes are not given.
+    /// Number of bytes at the end of the message that are not given.
     pub(super) missing: usize,
-    /// What kind of packet it is.
+    /// Type of the packet.
     pub(super) packet_type: PacketType,
-    /// Its first words.
+    /// First words of the packet.
     pub(super) start: StartView<'a>,
-    /// When it left its sender.
+    /// Time at which the packet was sent.
     pub(super) timestamp: Timestamp,
 }
 
-/// A packet of a transaction of which Falcon's own headers are read; the upper layer's follow.
+/// A packet of a transaction of which Falcon's own headers have been read; the upper layer's headers follow.
 #[derive(Clone, Copy)]
 pub(super) struct Frame<'a> {
     pub(super) start: &'a Start<'a>,
     pub(super) psn: Psn32,
     pub(super) rsn: Rsn,
-    /// Zero in Pull Data, which has none.
+    /// Request length; zero in Pull Data, which has none.
     pub(super) length: u16,
 }
 
-/// What is behind the upper layer's headers.
+/// Sizes of the part behind the upper layer's headers.
 #[derive(Clone, Copy)]
 pub(super) struct Tail {
-    /// Bytes of payload and padding.
+    /// Length of payload and padding in bytes.
     pub(super) rest_len: usize,
-    /// Bytes of payload.
+    /// Length of the payload in bytes.
     pub(super) payload_len: usize,
 }
 
 impl Start<'_> {
-    /// The upper layer that the base header names.
+    /// Returns the upper layer named in the base header.
     #[inline]
     pub(super) fn protocol(&self) -> Result<UlpProtocol, WireError> {
         UlpProtocol::from_code(self.start.protocol()).ok_or(WireError::Protocol)
@@ -61,13 +61,13 @@ impl Start<'_> {
         }
     }
 
-    /// Bytes of the message from the beginning of `rest` on, of which not all may be given.
+    /// Returns the number of bytes of the message from the beginning of `rest`, including those that are not given.
     #[inline(always)]
     pub(super) fn bytes_from(&self, rest: &[u8]) -> usize {
         rest.len() + self.missing
     }
 
-    /// A packet without payload, of which `rest` is left over.
+    /// Returns a packet without payload; an error when any bytes are left behind its headers, `rest` included.
     #[inline]
     pub(super) fn bare(&self, packet: Packet, rest: &[u8]) -> Result<Decoded, WireError> {
         if self.bytes_from(rest) > 0 {
@@ -76,7 +76,7 @@ impl Start<'_> {
         Ok(Decoded { packet, payload: self.message_len..self.message_len })
     }
 
-    /// An acknowledgement: what it does not carry is zero, whatever its reserved bits are.
+    /// Returns an acknowledgement: fields that it does not carry are zero, regardless of its reserved bits.
     #[inline]
     pub(super) fn acknowledgement(&self, body: Body, rest: &[u8]) -> Result<Decoded, WireError> {
         let packet = Packet { function: 0, ack_request: false, ..self.packet(UlpProtocol::None, body, 0) };
@@ -85,27 +85,27 @@ impl Start<'_> {
 }
 
 impl Frame<'_> {
-    /// Bytes of the message from the beginning of `rest` on, of which not all may be given.
+    /// Returns the number of bytes of the message from the beginning of `rest`, including those that are not given.
     #[inline(always)]
     pub(super) fn bytes_from(&self, rest: &[u8]) -> usize {
         self.start.bytes_from(rest)
     }
 
-    /// Asks for data, when Falcon's headers say so too.
+    /// Returns a request for data, when Falcon's headers are consistent with it.
     #[inline(always)]
     pub(super) fn pull_request(&self, ulp: Ulp, tail: Tail) -> Result<Decoded, WireError> {
         let Self { psn, rsn, length, .. } = *self;
         self.finish(PacketType::PullRequest, Body::PullRequest { psn, rsn, length, ulp }, tail)
     }
 
-    /// Data that was asked for, when Falcon's headers say so too.
+    /// Returns requested data, when Falcon's headers are consistent with it.
     #[inline(always)]
     pub(super) fn pull_data(&self, ulp: Ulp, tail: Tail) -> Result<Decoded, WireError> {
         let Self { psn, rsn, .. } = *self;
         self.finish(PacketType::PullData, Body::PullData { psn, rsn, ulp }, tail)
     }
 
-    /// Data that was not asked for, when Falcon's headers say so too.
+    /// Returns unsolicited data, when Falcon's headers are consistent with it.
     #[inline(always)]
     pub(super) fn push_data(&self, ulp: Ulp, tail: Tail) -> Result<Decoded, WireError> {
         let Self { psn, rsn, length, .. } = *self;

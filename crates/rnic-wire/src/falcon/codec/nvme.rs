@@ -1,4 +1,4 @@
-//! NVMe's headers: the table of packet types (OCP NVMe over Falcon Transport, Rev 0.9, section 8.1.3).
+//! NVMe headers: the table of packet types (OCP NVMe over Falcon Transport, Rev 0.9, section 8.1.3).
 
 use super::Decoded;
 use super::frame::{Frame, Tail};

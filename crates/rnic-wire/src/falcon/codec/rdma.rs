@@ -1,5 +1,4 @@
-//! RDMA's headers: the table of opcodes (OCP RDMA over Falcon Transport, Rev 0.9, section 8.1.3), which are
-//! InfiniBand's.
+//! RDMA headers: the table of opcodes (OCP RDMA over Falcon Transport, Rev 0.9, section 8.1.3), which are InfiniBand's.
 
 use super::Decoded;
 use super::frame::{Frame, Tail};
@@ -52,14 +51,14 @@ pub(super) fn read(frame: &Frame<'_>, bytes: &[u8]) -> Result<Decoded, WireError
         Opcode::CompareSwap => reader.atomic_request(AtomicEthView::compare_swap, rest),
         Opcode::FetchAdd => reader.atomic_request(AtomicEthView::fetch_add, rest),
         Opcode::AtomicAcknowledge => reader.atomic_response(rest),
-        // Falcon's own layers do what these do, or RDMA over Falcon has none of them.
+        // Falcon's own layers provide the function of these opcodes, or RDMA over Falcon does not have it.
         Opcode::Acknowledge | Opcode::ReadAck | Opcode::Cnp | Opcode::Flush | Opcode::AtomicWrite => {
             Err(WireError::Opcode)
         }
     }
 }
 
-/// A packet of which the base transport header is read.
+/// A packet of which the base transport header has been read.
 #[derive(Clone, Copy)]
 struct Reader<'a> {
     frame: &'a Frame<'a>,
@@ -78,7 +77,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Payload and padding, when they are whole words.
+    /// Returns the sizes of payload and padding, when both together are a multiple of four bytes.
     #[inline(always)]
     fn tail(&self, rest: &[u8]) -> Result<Tail, WireError> {
         let (pad, rest_len) = (usize::from(self.base.pad()), self.frame.bytes_from(rest));
@@ -155,7 +154,7 @@ impl<'a> Reader<'a> {
         self.frame.pull_data(self.ulp(operation), self.tail(rest)?)
     }
 
-    /// The opcodes of unreliable datagrams: one packet, with immediate and without.
+    /// Reads the opcodes of unreliable datagrams: one packet, with and without immediate.
     fn datagram(&self, rest: &[u8]) -> Result<Decoded, WireError> {
         let has_immediate = match Opcode::from_byte(Format::UnreliableDatagram, self.base.opcode()) {
             Some(Opcode::SendOnly) => false,
@@ -173,7 +172,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Headers that RoCEv2 has too: theirs is the only error that their views know.
+/// Converts the error of a header shared with RoCEv2, whose view reports only one error.
 #[inline]
 fn known<T>(read: Result<T, crate::WireError>) -> Result<T, WireError> {
     read.map_err(|_| WireError::Short)
@@ -232,7 +231,7 @@ pub(super) fn write(writer: &mut Writer<'_>, header: &Header, pad: u8) -> Result
     Ok(())
 }
 
-/// The opcode on the wire.
+/// Returns the opcode on the wire.
 #[inline]
 fn opcode(writer: &Writer<'_>, operation: &Operation) -> Result<u8, EncodeError> {
     let opcode = match operation {

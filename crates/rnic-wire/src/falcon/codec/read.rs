@@ -1,4 +1,4 @@
-//! Messages from bytes: one function for each type of packet.
+//! Decoding of messages: one function for each type of packet.
 
 use super::frame::{Frame, Start};
 use super::{Decoded, nvme, rdma};
@@ -8,7 +8,7 @@ use crate::falcon::header::resync::ResyncView;
 use crate::falcon::header::{base, bitmaps, request_length};
 use crate::falcon::{Body, Nack, PacketType, UlpProtocol, WireError};
 
-/// Reads what follows the first words.
+/// Reads the part behind the first words.
 #[inline]
 pub(super) fn message(start: &Start<'_>, rest: &[u8]) -> Result<Decoded, WireError> {
     match start.packet_type {
@@ -79,8 +79,8 @@ fn nack(start: &Start<'_>, rest: &[u8]) -> Result<Decoded, WireError> {
     start.acknowledgement(Body::Nack(nack), rest)
 }
 
-/// Reads the upper layer's headers, by its own code: each of its packets ends in one of [`Frame`]'s functions, so that
-/// the headers are built where they stay.
+/// Reads the upper layer's headers with that layer's own code: each of its packet types ends in one of [`Frame`]'s
+/// functions, so that the headers are built in their final location.
 #[inline]
 fn upper(frame: &Frame<'_>, rest: &[u8]) -> Result<Decoded, WireError> {
     match frame.start.protocol()? {

@@ -1,11 +1,11 @@
-//! Messages to bytes, and every rule about which field may stand where.
+//! Encoding of messages, and the rules about which fields are allowed.
 
 use super::writer::Writer;
 use super::{nvme, rdma};
 use crate::falcon::header::{base, bitmaps, request_length, resync};
 use crate::falcon::{Body, EncodeError, HEADERS_MAX, Packet, Ulp};
 
-/// Writes all headers; gives their length.
+/// Writes all headers; returns their length in bytes.
 #[inline]
 pub(super) fn message(packet: &Packet, out: &mut [u8; HEADERS_MAX]) -> Result<usize, EncodeError> {
     let packet_type = packet.body.packet_type();

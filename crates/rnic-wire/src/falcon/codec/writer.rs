@@ -1,16 +1,16 @@
-//! Headers one behind the other, and the rules about their fields.
+//! Writer that appends headers, and the checks of their fields.
 
 use crate::falcon::header::acknowledgement::{self, Measured};
 use crate::falcon::header::{base, refusal};
 use crate::falcon::{Acknowledgement, Body, EncodeError, HEADERS_MAX, Nack, Packet, PacketType, UlpProtocol};
 
-/// Refuses a value that does not fit its bits.
+/// Returns an error when the value exceeds the width of its field.
 #[inline]
 pub(super) fn check_range(field: &'static str, value: u32, max: u32) -> Result<(), EncodeError> {
     if value > max { Err(EncodeError::Range { field, value, max }) } else { Ok(()) }
 }
 
-/// Appends headers to the front part of a buffer that is large enough for any packet.
+/// Appends headers at the front of a buffer that is large enough for any packet.
 pub(super) struct Writer<'a> {
     pub(super) packet_type: PacketType,
     pub(super) out: &'a mut [u8; HEADERS_MAX],
@@ -18,7 +18,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Room for a header of `N` bytes.
+    /// Returns space for the next header of `N` bytes.
     #[inline]
     pub(super) fn next<const N: usize>(&mut self) -> &mut [u8; N] {
         let start = self.len;
@@ -26,20 +26,20 @@ impl Writer<'_> {
         self.out[start..].first_chunk_mut().expect("HEADERS_MAX holds every packet's headers")
     }
 
-    /// Refuses a field that has no place.
+    /// Returns the error for a field that is not allowed.
     #[cold]
     pub(super) fn unexpected(&self, field: &'static str) -> EncodeError {
         EncodeError::Unexpected { packet_type: self.packet_type, field }
     }
 
-    /// Refuses the lack of a field.
+    /// Returns the error for a missing field.
     #[cold]
     pub(super) fn missing(&self, field: &'static str) -> EncodeError {
         EncodeError::Missing { packet_type: self.packet_type, field }
     }
 
-    /// The words that every packet begins with. An acknowledgement has nothing where others have function, upper layer
-    /// and request.
+    /// Writes the words that every packet begins with. In an acknowledgement, the positions of function, upper layer
+    /// and request are empty.
     #[inline]
     pub(super) fn start(&mut self, packet: &Packet) -> Result<(), EncodeError> {
         if matches!(packet.body, Body::Ack(_) | Body::ExtendedAck(..) | Body::Nack(_)) {

@@ -1,4 +1,4 @@
-//! What acknowledgements say behind the four words that every packet begins with (OCP Falcon Transport Protocol, Rev
+//! Fields of acknowledgements behind the four words that every packet begins with (OCP Falcon Transport Protocol, Rev
 //! 0.9, sections 7.7.1 and 7.8).
 //!
 //! ```text
@@ -10,79 +10,79 @@
 //!  7 |   reserved    |           engine: 24 bits                     | NACK
 //! ```
 //!
-//! Widths are the tables': the figures draw one bit less for the engine in both packets. With 22 bits and the two of
-//! the window notification, or with 24, the engine gets the 24 bits that its events have. "Bit 0" of the notification
-//! is the lowest, the last of the word: requests.
+//! Widths are taken from the tables: the figures show one bit less for the engine in both packets. With 22 bits and the
+//! two of the window notification, or with 24, the engine gets 24 bits, the width of that field in its events. "Bit 0"
+//! of the notification is the lowest, the last of the word: requests.
 
 use super::split;
 use crate::bytes::{be32, put};
 use crate::falcon::{Acknowledgement, OutOfWindow, Timestamp, WireError};
 
-/// Bytes of the words.
+/// Length of the words in bytes.
 pub const LEN: usize = 16;
 
-/// Most switches that the field can say.
+/// Largest number of switches that the field can hold.
 pub const HOPS_MAX: u8 = 15;
-/// The highest level of the buffers.
+/// Largest buffer level.
 pub const LEVEL_MAX: u8 = 31;
-/// The largest count of marks, before it wraps.
+/// Largest count of congestion marks, before it wraps.
 pub const ECN_MAX: u16 = 0x3fff;
-/// The largest value of the engine's bits in acknowledgements.
+/// Largest value of the engine's bits in acknowledgements.
 pub const METADATA_MAX: u32 = 0x3f_ffff;
-/// The largest value of the engine's bits in NACKs.
+/// Largest value of the engine's bits in NACKs.
 pub const NACK_METADATA_MAX: u32 = 0xff_ffff;
 
-/// The words in place.
+/// View of the words in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct AcknowledgementView<'a>(&'a [u8; LEN]);
 
 impl<'a> AcknowledgementView<'a> {
-    /// Takes the words off the front of `bytes`; gives them and what follows.
+    /// Splits the words off the front of `bytes`; returns them and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when they are not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// When the packet that is acknowledged left its sender.
+    /// Returns the time at which the acknowledged packet was sent.
     #[inline]
     pub fn t1(self) -> Timestamp {
         Timestamp::new(be32(self.0, 0))
     }
 
-    /// When it arrived.
+    /// Returns the time at which it arrived.
     #[inline]
     pub fn t2(self) -> Timestamp {
         Timestamp::new(be32(self.0, 4))
     }
 
-    /// Switches on the way.
+    /// Returns the number of switches on its path.
     #[inline]
     pub fn hops(self) -> u8 {
         self.0[8] >> 4
     }
 
-    /// The level of the buffers.
+    /// Returns the level of the receiver's buffers.
     #[inline]
     pub fn rx_level(self) -> u8 {
         (be32(self.0, 8) >> LEVEL_SHIFT) as u8 & LEVEL_MAX
     }
 
-    /// The count of marks.
+    /// Returns the count of congestion marks.
     #[inline]
     pub fn ecn(self) -> u16 {
         (be32(self.0, 8) >> ECN_SHIFT) as u16 & ECN_MAX
     }
 
-    /// The engine's 24 bits of a NACK.
+    /// Returns the engine's 24 bits of a NACK.
     #[inline]
     pub fn nack_metadata(self) -> u32 {
         be32(self.0, 12) & NACK_METADATA_MAX
     }
 
-    /// What a BACK or EACK means.
+    /// Returns the content of a BACK or EACK.
     #[inline]
     pub fn to_repr(self) -> Acknowledgement {
         let last = be32(self.0, 12);
@@ -98,7 +98,7 @@ impl<'a> AcknowledgementView<'a> {
     }
 }
 
-/// The measurements that both kinds of acknowledgement carry.
+/// Measurements that both types of acknowledgement carry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
     pub(crate) t1: Timestamp,
@@ -108,7 +108,7 @@ pub(crate) struct Measured {
     pub(crate) ecn: u16,
 }
 
-/// Writes words 4 to 7, of which the last is given.
+/// Writes words 4 to 7; the last one is given.
 #[inline]
 pub(crate) fn emit(measured: Measured, last: u32, out: &mut [u8; LEN]) {
     let Measured { t1, t2, hops, rx_level, ecn } = measured;
@@ -119,7 +119,7 @@ pub(crate) fn emit(measured: Measured, last: u32, out: &mut [u8; LEN]) {
     put(out, 12, last.to_be_bytes());
 }
 
-/// The last word of a BACK or EACK.
+/// Returns the last word of a BACK or EACK.
 #[inline]
 pub(crate) fn last_word(ack: &Acknowledgement) -> u32 {
     let own =

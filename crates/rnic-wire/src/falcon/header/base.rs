@@ -10,7 +10,7 @@
 //!  5 |                            RSN                                |
 //! ```
 //!
-//! Acknowledgements have words 0, 2 and 3, and of word 1 the type: these four words are [`StartView`].
+//! Acknowledgements have words 0, 2 and 3, and of word 1 only the type: these four words are [`StartView`].
 
 use rnic_base::Psn32;
 
@@ -18,76 +18,76 @@ use super::split;
 use crate::bytes::{be24, be32, put, put24};
 use crate::falcon::{Cid, Packet, PacketType, Rsn, UlpProtocol, WindowBases, WireError};
 
-/// The version of the protocol.
+/// Version of the protocol.
 pub const VERSION: u8 = 1;
-/// Bytes that every packet begins with.
+/// Length of the words that every packet begins with, in bytes.
 pub const START_LEN: usize = 16;
-/// Bytes that sequence numbers take.
+/// Length of the sequence numbers, in bytes.
 pub const NUMBERS_LEN: usize = 8;
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = START_LEN + NUMBERS_LEN;
 
-/// The largest function, 24 bits.
+/// Largest function number, 24 bits.
 pub const FUNCTION_MAX: u32 = 0xff_ffff;
 
-/// What every packet begins with, in place.
+/// View of the words that every packet begins with.
 #[derive(Clone, Copy, Debug)]
 pub struct StartView<'a>(&'a [u8; START_LEN]);
 
 impl<'a> StartView<'a> {
-    /// Takes the words off the front of `bytes`; gives them and what follows.
+    /// Splits the words off the front of `bytes`; returns them and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when they are not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// The version of the protocol.
+    /// Returns the version of the protocol.
     #[inline]
     pub const fn version(self) -> u8 {
         self.0[0] >> 4
     }
 
-    /// The connection that the packet is for.
+    /// Returns the connection that the packet is for.
     #[inline]
     pub fn cid(self) -> Cid {
         Cid::new(be24(self.0, 1))
     }
 
-    /// The function that the packet is for; not in acknowledgements.
+    /// Returns the function that the packet is for; not in acknowledgements.
     #[inline]
     pub fn function(self) -> u32 {
         be24(self.0, 4)
     }
 
-    /// The code of the upper layer; not in acknowledgements.
+    /// Returns the code of the upper layer; not in acknowledgements.
     #[inline]
     pub const fn protocol(self) -> u8 {
         self.0[7] >> PROTOCOL_SHIFT
     }
 
-    /// The code of the packet's type.
+    /// Returns the code of the packet's type.
     #[inline]
     pub const fn packet_type(self) -> u8 {
         self.0[7] >> TYPE_SHIFT & 0xf
     }
 
-    /// Whether an acknowledgement is asked for; not in acknowledgements.
+    /// Returns whether an acknowledgement is requested; not in acknowledgements.
     #[inline]
     pub const fn ack_request(self) -> bool {
         self.0[7] & ACK_REQUEST != 0
     }
 
-    /// The sender's windows.
+    /// Returns the bases of the sender's windows.
     #[inline]
     pub fn bases(self) -> WindowBases {
         WindowBases { data: Psn32::new(be32(self.0, 8)), request: Psn32::new(be32(self.0, 12)) }
     }
 }
 
-/// Writes what every packet begins with.
+/// Writes the words that every packet begins with.
 #[inline]
 pub fn emit_start(packet: &Packet, packet_type: PacketType, out: &mut [u8; START_LEN]) {
     put(out, 0, packet.cid.get().to_be_bytes());
@@ -100,10 +100,10 @@ pub fn emit_start(packet: &Packet, packet_type: PacketType, out: &mut [u8; START
     put(out, 12, packet.bases.request.value().to_be_bytes());
 }
 
-/// Reads the sequence numbers that end the base header.
+/// Reads the sequence numbers at the end of the base header.
 ///
 /// # Errors
-/// [`WireError::Short`] when they are not all there.
+/// [`WireError::Short`] when `bytes` is too short.
 #[inline]
 pub fn split_numbers(bytes: &[u8]) -> Result<((Psn32, Rsn), &[u8]), WireError> {
     let (numbers, rest) = split::<NUMBERS_LEN>(bytes)?;
@@ -118,7 +118,7 @@ pub fn emit_numbers(psn: Psn32, rsn: Rsn, out: &mut [u8; NUMBERS_LEN]) {
 }
 
 impl UlpProtocol {
-    /// The code on the wire, 3 bits. 0 is reserved: it is not sent but where there is no such field.
+    /// Returns the code on the wire, 3 bits. 0 is reserved: it is sent only in packets that do not have this field.
     #[inline]
     pub const fn code(self) -> u8 {
         match self {
@@ -128,7 +128,7 @@ impl UlpProtocol {
         }
     }
 
-    /// The upper layer with that code; none for reserved codes.
+    /// Returns the upper layer with that code; `None` for reserved codes.
     #[inline]
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {

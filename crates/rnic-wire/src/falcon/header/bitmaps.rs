@@ -6,20 +6,20 @@
 //!  16 to 17   requests received: bits 63 to 32, 31 to 0
 //! ```
 //!
-//! Bit n stands for the packet n after the base (section 9.2.1). The example of section 6.5 has a hole at the base and
-//! writes 0b0111, where the definition gives 0b1110: the definition holds.
+//! Bit n represents the packet n after the base (section 9.2.1). The example of section 6.5 has a gap at the base and
+//! writes 0b0111, where the definition gives 0b1110: this module follows the definition.
 
 use super::split;
 use crate::bytes::{array, be64, put};
 use crate::falcon::{Bitmaps, WireError};
 
-/// Bytes of the bitmaps.
+/// Length of the bitmaps in bytes.
 pub const LEN: usize = 40;
 
 /// Reads the bitmaps.
 ///
 /// # Errors
-/// [`WireError::Short`] when they are not all there.
+/// [`WireError::Short`] when `bytes` is too short.
 #[inline]
 pub fn split_bitmaps(bytes: &[u8]) -> Result<(Bitmaps, &[u8]), WireError> {
     let (field, rest) = split::<LEN>(bytes)?;

@@ -14,40 +14,40 @@ use crate::bytes::{be24, put24};
 use crate::falcon::WireError;
 use crate::falcon::nvme::Base;
 
-/// The version of the protocol.
+/// Version of the protocol.
 pub const VERSION: u8 = 1;
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 32;
-/// The largest function, tag or command: 24 bits.
+/// Largest function, tag or command: 24 bits.
 pub const TAG_MAX: u32 = 0xff_ffff;
 
-/// NVMe's base transport header in place.
+/// View of NVMe's base transport header in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct NbthView<'a>(&'a [u8; LEN]);
 
 impl<'a> NbthView<'a> {
-    /// Takes the header off the front of `bytes`; gives it and what follows.
+    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when it is not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// The version of the protocol.
+    /// Returns the version of the protocol.
     #[inline]
     pub const fn version(self) -> u8 {
         self.0[0] >> 4
     }
 
-    /// What kind of packet this is.
+    /// Returns the code of the packet type.
     #[inline]
     pub const fn packet_type(self) -> u8 {
         self.0[0] & 0xf
     }
 
-    /// The rest.
+    /// Returns the other fields.
     #[inline]
     pub fn to_repr(self) -> Base {
         Base {

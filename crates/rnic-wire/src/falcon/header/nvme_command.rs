@@ -1,4 +1,4 @@
-//! What follows NVMe's base header in Read and Write Requests (OCP NVMe over Falcon Transport, Rev 0.9, sections 8.3
+//! Words behind NVMe's base header in Read and Write Requests (OCP NVMe over Falcon Transport, Rev 0.9, sections 8.3
 //! and 8.5).
 //!
 //! ```text
@@ -13,33 +13,33 @@
 //! 15 |                   reserved                    | target queue  |
 //! ```
 //!
-//! The directive is a Write's; a Read has reserved bits there. The block's low word comes first.
+//! Only a Write has the directive; in a Read these bits are reserved. The low word of the logical block is first.
 
 use super::split;
 use crate::bytes::{be16, be32, put};
 use crate::falcon::WireError;
 use crate::falcon::nvme::{Command, Directive};
 
-/// Bytes of the words.
+/// Length of the words in bytes.
 pub const LEN: usize = 32;
-/// The largest protection information, and directive type: 4 bits.
+/// Largest protection information and directive type: 4 bits.
 pub const NIBBLE_MAX: u8 = 0xf;
 
-/// The words in place.
+/// View of the words in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandView<'a>(&'a [u8; LEN]);
 
 impl<'a> CommandView<'a> {
-    /// Takes the words off the front of `bytes`; gives them and what follows.
+    /// Splits the words off the front of `bytes`; returns them and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when they are not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// The command.
+    /// Returns the command.
     #[inline]
     pub fn command(self) -> Command {
         let bytes = self.0;
@@ -59,14 +59,14 @@ impl<'a> CommandView<'a> {
         }
     }
 
-    /// The directive, when this is a Write.
+    /// Returns the directive, when this is a Write.
     #[inline]
     pub fn directive(self) -> Directive {
         Directive { kind: self.0[14] & NIBBLE_MAX, specific: be16(self.0, 18) }
     }
 }
 
-/// Writes the words; a Read has the directive that is all zero.
+/// Writes the words; for a Read, the directive is all zero.
 #[inline]
 pub fn emit(command: &Command, directive: &Directive, out: &mut [u8; LEN]) {
     put(out, 0, command.initiator_nsid.to_be_bytes());

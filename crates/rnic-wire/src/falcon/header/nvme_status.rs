@@ -1,4 +1,4 @@
-//! What follows NVMe's base header in Read Responses and Write Completions (OCP NVMe over Falcon Transport, Rev 0.9,
+//! Word behind NVMe's base header in Read Responses and Write Completions (OCP NVMe over Falcon Transport, Rev 0.9,
 //! sections 8.4 and 8.8).
 //!
 //! ```text
@@ -10,15 +10,15 @@ use super::split;
 use crate::bytes::be16;
 use crate::falcon::WireError;
 
-/// Bytes of the word.
+/// Length of the word in bytes.
 pub const LEN: usize = 4;
-/// The largest status field: 15 bits.
+/// Largest status: 15 bits.
 pub const STATUS_MAX: u16 = 0x7fff;
 
 /// Reads the status.
 ///
 /// # Errors
-/// [`WireError::Short`] when it is not all there.
+/// [`WireError::Short`] when `bytes` is too short.
 #[inline]
 pub fn split_status(bytes: &[u8]) -> Result<(u16, &[u8]), WireError> {
     let (field, rest) = split::<LEN>(bytes)?;

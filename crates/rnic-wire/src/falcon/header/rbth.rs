@@ -7,8 +7,8 @@
 //!  2 |                      sequence number                          |
 //! ```
 //!
-//! The table has one more bit, a request for acknowledgement; the figure has no place for it, and it is not sent:
-//! Falcon's own base header asks.
+//! The table has one more bit, a request for acknowledgement; the figure has no position for it, and it is not sent:
+//! Falcon's own base header carries the request.
 
 use super::split;
 use crate::bytes::{be24, be32, put, put24};
@@ -16,69 +16,69 @@ use crate::falcon::WireError;
 use crate::falcon::rdma::{Header, Sn};
 use crate::packet::Qpn;
 
-/// The version of the protocol.
+/// Version of the protocol.
 pub const VERSION: u8 = 1;
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 12;
 
-/// RDMA's base transport header in place.
+/// View of RDMA's base transport header in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct RbthView<'a>(&'a [u8; LEN]);
 
 impl<'a> RbthView<'a> {
-    /// Takes the header off the front of `bytes`; gives it and what follows.
+    /// Splits the header off the front of `bytes`; returns it and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when it is not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// The version of the protocol.
+    /// Returns the version of the protocol.
     #[inline]
     pub const fn version(self) -> u8 {
         self.0[0] >> 4
     }
 
-    /// Whether the message is to be completed in error.
+    /// Returns whether the message is to be completed in error.
     #[inline]
     pub const fn complete_in_error(self) -> bool {
         self.0[2] & COMPLETE_IN_ERROR != 0
     }
 
-    /// Bytes of padding behind the payload, at most 3.
+    /// Returns the number of padding bytes behind the payload, at most 3.
     #[inline]
     pub const fn pad(self) -> u8 {
         self.0[2] >> PAD_SHIFT & 3
     }
 
-    /// Whether the receiver is to be woken.
+    /// Returns whether a solicited event is raised at the receiver.
     #[inline]
     pub const fn solicited(self) -> bool {
         self.0[2] & SOLICITED != 0
     }
 
-    /// What kind of packet this is.
+    /// Returns the code of the packet type.
     #[inline]
     pub const fn opcode(self) -> u8 {
         self.0[3]
     }
 
-    /// The queue pair that the packet is for.
+    /// Returns the destination queue pair number.
     #[inline]
     pub fn dest_qpn(self) -> Qpn {
         Qpn::new(be24(self.0, 4))
     }
 
-    /// The sequence number.
+    /// Returns the sequence number.
     #[inline]
     pub fn sn(self) -> Sn {
         Sn::new(be32(self.0, 8))
     }
 }
 
-/// Writes the header; `pad` is at most 3.
+/// Encodes the header; `pad` is at most 3.
 #[inline]
 pub fn emit(header: &Header, opcode: u8, pad: u8, out: &mut [u8; LEN]) {
     let flags = if header.complete_in_error { COMPLETE_IN_ERROR } else { 0 }

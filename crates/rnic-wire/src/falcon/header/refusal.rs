@@ -1,4 +1,4 @@
-//! The words that end a NACK (OCP Falcon Transport Protocol, Rev 0.9, section 7.8).
+//! Last words of a NACK (OCP Falcon Transport Protocol, Rev 0.9, section 7.8).
 //!
 //! ```text
 //!     0               1               2               3
@@ -6,9 +6,9 @@
 //!  9 |     code      |rsvd |   wait  |W|  reserved   |upper's reason | W: 1 requests, 0 data
 //! ```
 //!
-//! The wait means something with code 2 alone, the upper layer's reason with 6 and 7: elsewhere both are sent as zero
-//! and ignored. Section 7.8 has NACKs for packets beyond the window too, and no code for them; 9.2.2.4 drops those
-//! and says so in the next EACK. So code 5, which one simulator uses for them, is reserved here.
+//! The wait time is valid with code 2 only, the upper layer's reason with 6 and 7: otherwise both are sent as zero and
+//! ignored. Section 7.8 has NACKs for packets beyond the window too, but no code for them; section 9.2.2.4 drops those
+//! packets and reports that in the next EACK. Code 5, which one simulator uses for them, is therefore reserved here.
 
 use rnic_base::Psn32;
 
@@ -16,36 +16,36 @@ use super::split;
 use crate::bytes::{be32, put};
 use crate::falcon::{NackCode, RnrTimer, Window, WireError};
 
-/// Bytes of the words.
+/// Length of the words in bytes.
 pub const LEN: usize = 8;
 
-/// The words in place.
+/// View of the words in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct RefusalView<'a>(&'a [u8; LEN]);
 
 impl<'a> RefusalView<'a> {
-    /// Takes the words off the front of `bytes`; gives them and what follows.
+    /// Splits the words off the front of `bytes`; returns them and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when they are not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// The packet.
+    /// Returns the sequence number of the rejected packet.
     #[inline]
     pub fn psn(self) -> Psn32 {
         Psn32::new(be32(self.0, 0))
     }
 
-    /// The window that it is in.
+    /// Returns the window that the rejected packet belongs to.
     #[inline]
     pub const fn window(self) -> Window {
         if self.0[6] & REQUEST_WINDOW != 0 { Window::Request } else { Window::Data }
     }
 
-    /// Why.
+    /// Returns the reason for the rejection.
     ///
     /// # Errors
     /// [`WireError::Code`] when it is reserved.

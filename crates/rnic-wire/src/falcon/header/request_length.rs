@@ -1,5 +1,5 @@
-//! What follows the base header of Pull Requests and Push Data: the length of the data (OCP Falcon Transport Protocol,
-//! Rev 0.9, sections 7.3 and 7.5).
+//! Word or words behind the base header of Pull Requests and Push Data: the length of the data (OCP Falcon Transport
+//! Protocol, Rev 0.9, sections 7.3 and 7.5).
 //!
 //! ```text
 //!     0               1               2               3
@@ -7,21 +7,21 @@
 //!  7 |                         reserved                              | Pull Requests alone
 //! ```
 //!
-//! The figures agree with the tables here; that the upper word half is the reserved one is only in the figures.
+//! The figures agree with the tables here; only the figures show that the upper half of the word is the reserved one.
 
 use super::split;
 use crate::bytes::be16;
 use crate::falcon::WireError;
 
-/// Bytes in Push Data.
+/// Length of this header in Push Data, in bytes.
 pub const PUSH_LEN: usize = 4;
-/// Bytes in Pull Requests.
+/// Length of this header in Pull Requests, in bytes.
 pub const PULL_LEN: usize = 8;
 
 /// Reads the length from `LEN` bytes: [`PUSH_LEN`] or [`PULL_LEN`].
 ///
 /// # Errors
-/// [`WireError::Short`] when they are not all there.
+/// [`WireError::Short`] when `bytes` is too short.
 #[inline]
 pub fn split_length<const LEN: usize>(bytes: &[u8]) -> Result<(u16, &[u8]), WireError> {
     const { assert!(LEN == PUSH_LEN || LEN == PULL_LEN) };

@@ -1,4 +1,4 @@
-//! What follows the base header of a Resync (OCP Falcon Transport Protocol, Rev 0.9, section 7.6).
+//! Words behind the base header of a Resync (OCP Falcon Transport Protocol, Rev 0.9, section 7.6).
 //!
 //! ```text
 //!     0               1               2               3
@@ -6,32 +6,32 @@
 //!  7 |                       vendor defined                          |
 //! ```
 //!
-//! Section 7.2 has a Resync's PSN count in the data window, 9.2.5 in "the corresponding" one. Here it is the window
-//! of the packet that the Resync stands for, whose PSN it takes: a Pull Request has no place in the data window. So a
-//! type without a sequence number is refused.
+//! Section 7.2 counts a Resync's PSN in the data window, 9.2.5 in "the corresponding" one. Here it is the window of the
+//! packet that the Resync replaces, whose PSN it uses: a Pull Request has no number in the data window. A type without
+//! a sequence number is therefore rejected.
 
 use super::split;
 use crate::bytes::{be32, put};
 use crate::falcon::{PacketType, ResyncCode, WireError};
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 8;
 
-/// A Resync's own words in place.
+/// View of a Resync's own words in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct ResyncView<'a>(&'a [u8; LEN]);
 
 impl<'a> ResyncView<'a> {
-    /// Takes the words off the front of `bytes`; gives them and what follows.
+    /// Splits the words off the front of `bytes`; returns them and the bytes behind.
     ///
     /// # Errors
-    /// [`WireError::Short`] when they are not all there.
+    /// [`WireError::Short`] when `bytes` is too short.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         split(bytes).map(|(header, rest)| (Self(header), rest))
     }
 
-    /// Why.
+    /// Returns the reason for the Resync.
     ///
     /// # Errors
     /// [`WireError::Code`] when it is reserved.
@@ -40,16 +40,16 @@ impl<'a> ResyncView<'a> {
         ResyncCode::from_code(self.0[0]).ok_or(WireError::Code)
     }
 
-    /// The type of the packet that it stands for.
+    /// Returns the type of the packet that the Resync replaces.
     ///
     /// # Errors
-    /// [`WireError::Original`] when that has no sequence number, or is reserved.
+    /// [`WireError::Original`] when that type has no sequence number, or is reserved.
     #[inline]
     pub fn original(self) -> Result<PacketType, WireError> {
         PacketType::from_code(self.0[1] >> 4).filter(|kind| kind.window().is_some()).ok_or(WireError::Original)
     }
 
-    /// The vendor's word.
+    /// Returns the vendor-defined word.
     #[inline]
     pub fn vendor(self) -> u32 {
         be32(self.0, 4)

@@ -1,6 +1,5 @@
-//! What lets RDMA place data that comes out of order (OCP RDMA over Falcon Transport, Rev 0.9, sections 8.3.2 to
-//! 8.3.4): the sink tag of Reads (STETH), and the one-word headers SETH (message number) and OETH (offset in the
-//! message).
+//! Headers that let RDMA place out-of-order data (OCP RDMA over Falcon Transport, Rev 0.9, sections 8.3.2 to 8.3.4):
+//! the sink tag of Reads (STETH), and the one-word headers SETH (message number) and OETH (offset in the message).
 //!
 //! ```text
 //!     0               1               2               3
@@ -18,15 +17,15 @@ use crate::bytes::{be32, be64, put};
 use crate::falcon::WireError;
 use crate::falcon::rdma::SinkTag;
 
-/// Bytes of the sink tag.
+/// Length of the sink tag in bytes.
 pub const LEN: usize = 12;
-/// Bytes of SETH, and of OETH.
+/// Length of SETH and of OETH, in bytes.
 pub const WORD_LEN: usize = 4;
 
 /// Reads a sink tag.
 ///
 /// # Errors
-/// [`WireError::Short`] when it is not all there.
+/// [`WireError::Short`] when `bytes` is too short.
 #[inline]
 pub fn split_tag(bytes: &[u8]) -> Result<(SinkTag, &[u8]), WireError> {
     let (field, rest) = split::<LEN>(bytes)?;
@@ -43,7 +42,7 @@ pub fn emit(tag: &SinkTag, out: &mut [u8; LEN]) {
 /// Reads a header of one word.
 ///
 /// # Errors
-/// [`WireError::Short`] when it is not all there.
+/// [`WireError::Short`] when `bytes` is too short.
 #[inline]
 pub fn split_word(bytes: &[u8]) -> Result<(u32, &[u8]), WireError> {
     let (field, rest) = split::<WORD_LEN>(bytes)?;
