@@ -1,25 +1,25 @@
-//! Both halves of a direction within ESP.
+//! Sending and receiving side of one direction of a connection, with ESP.
 //!
 //! Sources: RFC 4303, sections 2.2, 3.3.3 and 3.4.3 (sequence numbers and the anti-replay window), RFC 4106 (AES-GCM in
 //! ESP: nonce and associated data), RFC 4543 (the same without encryption); OCP Falcon Transport Protocol, Rev 0.9,
-//! sections 7.1 and 10.1: ESP in PSP's place, the timestamp in the vector.
+//! sections 7.1 and 10.1: ESP as an alternative to PSP, with the timestamp in the vector.
 //!
 //! ```text
 //!  index:      11 | generation, 6 | connection, 24      see rnic_wire::falcon::esp for the ones
 //!  vector:     label, 7 | session + sequence number, 25 | timestamp, 32
 //! ```
 //!
-//! ESP's keys come from IKE, which tells both ends apart from any that were before. There is no IKE here, and no field
-//! for a cookie as PSP has one: the *session*, 25 random bits of the sender's, is the difference between a packet's
-//! vector and its sequence number, and keys are made with it as PSP's are with the cookie. No vector comes twice under
-//! a key: sequence numbers under one key are fewer than 2^25, then the next takes its place. Two sessions of one pair
-//! of connections have the same keys in one of 2^25 cases, and a vector in common only if packets of the same number
-//! have left at the same moment of clocks that repeat every nine minutes.
+//! ESP's keys normally come from IKE, which distinguishes both ends from all earlier ones. There is no IKE here, and no
+//! field for a cookie as in PSP: the *session*, 25 random bits of the sender, is the difference between a packet's
+//! vector and its sequence number, and keys are derived with it as PSP's are with the cookie. No vector is used twice
+//! under one key: there are fewer than 2^25 sequence numbers under one key, then the next key replaces it. Two sessions
+//! of one pair of connections have the same keys in one of 2^25 cases, and a vector in common only if packets with the
+//! same number were sent at the same time by clocks that wrap every nine minutes.
 //!
-//! Sequence numbers begin at 1 with each key and never wrap. A copy is found by its number, in a window of [`WINDOW`]
-//! packets, before it is decrypted; the window moves for authentic packets only. So a packet that is sent again has a
-//! number of its own, and unlike PSP's ([`crate::Replay`]) the check needs no clock. Extended sequence numbers are not
-//! used: no key lives long enough.
+//! Sequence numbers start at 1 with each key and never wrap. A duplicate is detected by its number, in a window of
+//! [`WINDOW`] packets, before it is decrypted; only authentic packets move the window. A retransmitted packet therefore
+//! has a new number, and unlike PSP's ([`crate::Replay`]) the check needs no clock. Extended sequence numbers are not
+//! used, because no key is used long enough.
 
 use rnic_base::{RingBitmap, Time};
 use rnic_wire::falcon::esp::{Header, LEN, Layout, trailer_len};
@@ -32,18 +32,18 @@ use crate::open::{PAST, Refusal};
 use crate::seal::KeyChain;
 use crate::vector::LABEL_BITS;
 
-/// Packets behind the newest that a receiver tells from those that have come: more than packets overtake each other by
-/// on several paths, and half a kilobyte a key.
+/// Number of packets behind the newest for which a receiver can detect duplicates: more than the reordering on several
+/// paths; takes half a kilobyte per key.
 pub const WINDOW: u32 = Seen::BITS;
 
-/// Packets after which a new key is taken: as many as the vector can number. With packets of 4 KiB, 137 GB.
+/// Number of packets after which a new key is used: as many as the vector can number. With packets of 4 KiB, 137 GB.
 pub const PACKETS_PER_KEY: u64 = (1 << SESSION_BITS) - 1;
 
-/// Random bits that tell a sender's direction from all before it between the same two connections.
+/// Number of random bits that distinguish a sender's direction from all earlier ones between the same two connections.
 const SESSION_BITS: u32 = 32 - LABEL_BITS;
 const SESSION_MASK: u32 = (1 << SESSION_BITS) - 1;
 
-/// Seals the packets of one direction of one connection.
+/// Encrypts and authenticates the packets of one direction of one connection.
 #[derive(Debug)]
 pub struct Sealer {
     keys: KeyChain,
@@ -51,30 +51,31 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// For packets to `cid`. Of `cookie`, which is drawn at random for this direction alone, the low 25 bits count.
+    /// Creates a sealer for packets to `cid`. Only the low 25 bits of `cookie`, which is randomly generated for this
+    /// direction alone, are used.
     pub fn new(secret: &Secret, cipher: Cipher, context: &Context, cid: Cid, cookie: u64) -> Self {
         let (session, role) = (cookie as u32 & SESSION_MASK, Role { form: Form::Esp, cipher, cid });
         Self { keys: KeyChain::new(secret.direction(context, session.into()), role, PACKETS_PER_KEY), session }
     }
 
-    /// As [`crate::Sealer::rotating_after`].
+    /// Same as [`crate::Sealer::rotating_after`].
     #[must_use]
     pub fn rotating_after(mut self, packets: u64) -> Self {
         self.keys.rotating_after(packets);
         self
     }
 
-    /// Takes a new key for what leaves from now on.
+    /// Changes to a new key for all subsequent packets.
     pub fn rotate(&mut self) {
         self.keys.rotate();
     }
 
-    /// Writes the ESP header to the front of `datagram` and its trailer to the end, encrypts what is between and writes
-    /// the check value behind it. The message of `message_len` bytes stands there already, behind [`LEN`] bytes. Gives
-    /// the header.
+    /// Writes the ESP header to the front of `datagram` and its trailer to the end, encrypts the part between them and
+    /// writes the check value behind it. The message of `message_len` bytes must already be in `datagram`, behind
+    /// [`LEN`] bytes. Returns the header.
     ///
     /// # Panics
-    /// When `datagram` is not as long as header, message, trailer and check value.
+    /// When the length of `datagram` is not that of header, message, trailer and check value.
     #[inline]
     pub fn seal(&mut self, now: Time, label: FlowLabel, message_len: usize, datagram: &mut [u8]) -> Header {
         let trailer_len = trailer_len(message_len);
@@ -91,48 +92,48 @@ impl Sealer {
         header
     }
 
-    /// Changes of the key so far.
+    /// Returns the number of key changes so far.
     pub const fn generation(&self) -> u32 {
         self.keys.generation()
     }
 }
 
-/// Opens the packets of one direction of one connection.
+/// Verifies and decrypts the packets of one direction of one connection.
 #[derive(Debug)]
 pub struct Opener {
     secret: Secret,
     context: Context,
     role: Role,
-    /// Since the first authentic packet.
+    /// Current session; present since the first authentic packet.
     current: Option<Session>,
-    /// Those of senders of earlier connections of this receiver, the latest first.
+    /// Session numbers of the senders of earlier connections of this receiver, the latest first.
     past: [Option<u32>; PAST],
 }
 
-/// State that the first authentic packet begins.
+/// State created by the first authentic packet.
 #[derive(Debug)]
 struct Session {
     number: u32,
     keys: Generations<Seen>,
 }
 
-/// The header of an authentic packet.
+/// Information from the header of an authentic packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opened {
-    /// The low bits of its flow label.
+    /// Low bits of the packet's flow label.
     pub label: u8,
-    /// The key is a new one, since this packet.
+    /// True when this packet is the first under a new key.
     pub rotated: bool,
 }
 
 impl Opener {
-    /// For packets to `cid`.
+    /// Creates an opener for packets to `cid`.
     pub fn new(secret: &Secret, cipher: Cipher, context: &Context, cid: Cid) -> Self {
         let role = Role { form: Form::Esp, cipher, cid };
         Self { secret: secret.clone(), context: *context, role, current: None, past: [None; PAST] }
     }
 
-    /// As [`crate::Opener::after`].
+    /// Same as [`crate::Opener::after`].
     #[must_use]
     pub fn after(mut self, earlier: &Self) -> Self {
         self.past = earlier.past;
@@ -143,13 +144,13 @@ impl Opener {
         self
     }
 
-    /// Checks `datagram` and decrypts it in place. When it is refused, its bytes mean nothing any more.
+    /// Checks `datagram` and decrypts it in place. When it is rejected, its content is undefined afterwards.
     ///
     /// # Errors
-    /// [`Refusal`]: it is to be dropped, and nothing has changed here.
+    /// [`Refusal`] when the datagram is to be dropped; the state of the opener is unchanged.
     ///
     /// # Panics
-    /// When the layout is not the datagram's.
+    /// When the layout does not match the datagram.
     #[inline]
     pub fn open(&mut self, header: &Header, layout: Layout, datagram: &mut [u8]) -> Result<Opened, Refusal> {
         let number = header.iv.salt.wrapping_sub(header.sequence) & SESSION_MASK;
@@ -169,17 +170,17 @@ impl Opener {
         Ok(Opened { label, rotated })
     }
 
-    /// Changes of the key so far.
+    /// Returns the number of key changes so far.
     pub fn generation(&self) -> u32 {
         self.current.as_ref().map_or(0, |session| session.keys.number())
     }
 
-    /// Returns whether anything authentic has come.
+    /// Returns whether an authentic packet has been received.
     pub const fn is_begun(&self) -> bool {
         self.current.is_some()
     }
 
-    /// The first packet, perhaps; what is said of PSP's holds here.
+    /// Opens a packet that may be the first of its sender; the same considerations apply as for PSP.
     #[cold]
     fn open_first(&mut self, number: u32, header: &Header, layout: Layout, datagram: &mut [u8]) -> Result<(), Refusal> {
         let generation = u32::from(Form::Esp.generation_of(header.spi));
@@ -202,7 +203,7 @@ impl Opener {
 }
 
 impl Session {
-    /// Answers whether the key is a new one.
+    /// Opens a packet; returns whether it is the first under a new key.
     #[inline]
     fn open(&mut self, header: &Header, layout: Layout, datagram: &mut [u8]) -> Result<bool, Refusal> {
         let which = self.keys.which(header.spi).ok_or(Refusal::Index)?;
@@ -235,10 +236,10 @@ impl Generations<Seen> {
     }
 }
 
-/// Which packets of a key have come: all before `from`, and those after it whose bit is set.
+/// Received packets of a key: all before `from`, and those from it on whose bit is set.
 #[derive(Debug)]
 struct Seen {
-    /// At least 1: 0 is no packet's number.
+    /// First sequence number of the window; at least 1, because 0 is not the number of any packet.
     from: u32,
     bits: RingBitmap<WORDS>,
 }
@@ -254,13 +255,13 @@ impl Default for Seen {
 impl Seen {
     const BITS: u32 = RingBitmap::<WORDS>::BITS;
 
-    /// Returns whether packet `sequence` has neither come nor is too old to know.
+    /// Returns whether packet `sequence` has not been received before and is not too old to check.
     #[inline]
     fn accepts(&self, sequence: u32) -> bool {
         sequence.checked_sub(self.from).is_some_and(|offset| !self.bits.test(offset))
     }
 
-    /// Packet `sequence`, which [`Self::accepts`], has come.
+    /// Records packet `sequence` as received; [`Self::accepts`] must have accepted it.
     #[inline]
     fn note(&mut self, sequence: u32) {
         let offset = sequence - self.from;

@@ -1,57 +1,58 @@
-//! A receiver's keys: the current one, the one before it, and those that may be next.
+//! Keys of a receiver: the current one, the previous one, and those that may be next.
 //!
-//! The rule about generations is that of the crate's documentation. What a receiver remembers of each key's packets is
-//! its own business: `S`.
+//! The rules for generations are in the crate's documentation. The type parameter `S` is the record that a receiver
+//! keeps of each key's packets.
 
 use core::fmt;
 
 use crate::key::{Direction, Key, Role};
 
-/// Keys of one direction, from the generation on with which it began here.
+/// Keys of one direction, starting with the generation of the receiver's first packet.
 pub(crate) struct Generations<S> {
     direction: Direction,
     role: Role,
     number: u32,
     current: Key,
     state: S,
-    /// The one before, while it may open something.
+    /// The previous key and its record, while it may still open packets.
     previous: Option<(Key, S)>,
     later: Later,
 }
 
-/// Which of the keys an index names.
+/// Selects one of the keys by an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Which {
     Previous,
     Current,
-    /// Of a generation so many ahead.
+    /// Key of a generation this many ahead of the current one.
     Later(u32),
 }
 
-/// Keys of later generations. Each is made when its index is first seen, and kept until its generation has come or is
-/// past: so forged indices, in any order, have each key made once, and no more of them than there are generations that
-/// may be next.
+/// Keys of later generations. Each is derived when its index is first received, and kept until its generation is
+/// current or past. Forged indices, in any order, therefore cause each key to be derived only once, and no more keys
+/// than there are generations that may be next.
 #[derive(Debug, Default)]
 struct Later {
-    /// Of the next generation: nearly always there is no other.
+    /// Key of the next generation: nearly always the only one.
     next: Option<Key>,
-    /// Of those behind it, by generation modulo their number; made when the first is seen, gone with the last.
+    /// Keys of the generations behind it, indexed by generation modulo their number; allocated for the first key and
+    /// freed with the last.
     further: Option<Box<[Option<Key>; GENERATIONS_AHEAD as usize]>>,
 }
 
 impl<S: Default> Generations<S> {
-    /// Those whose current key is `current`, of generation `number`.
+    /// Returns the keys whose current one is `current`, of generation `number`.
     pub(crate) fn begin(direction: Direction, role: Role, number: u32, current: Key) -> Self {
         let previous = number.checked_sub(1).map(|before| (direction.key(role, before), S::default()));
         Self { direction, role, number, current, state: S::default(), previous, later: Later::default() }
     }
 
-    /// The current generation.
+    /// Returns the current generation.
     pub(crate) const fn number(&self) -> u32 {
         self.number
     }
 
-    /// The key that the index `spi` names, if there is one.
+    /// Returns the selector of the key that the index `spi` identifies, if there is one.
     #[inline]
     pub(crate) fn which(&self, spi: u32) -> Option<Which> {
         let (form, mask) = (self.role.form, self.role.form.generation_mask());
@@ -63,7 +64,7 @@ impl<S: Default> Generations<S> {
         }
     }
 
-    /// That key.
+    /// Returns the key selected by `which`.
     #[inline]
     pub(crate) fn key(&mut self, which: Which) -> &Key {
         if let Which::Later(ahead) = which {
@@ -75,7 +76,7 @@ impl<S: Default> Generations<S> {
         }
     }
 
-    /// Returns the record of packets of that key; none yet for a later one.
+    /// Returns the record of the packets of that key; `None` for a later one, which has none yet.
     #[inline]
     pub(crate) fn state(&mut self, which: Which) -> Option<&mut S> {
         match (which, &mut self.previous) {
@@ -89,12 +90,12 @@ impl<S: Default> Generations<S> {
         self.previous.is_some()
     }
 
-    /// The previous key opens nothing any more.
+    /// Discards the previous key, so that it no longer opens packets.
     pub(crate) fn drop_previous(&mut self) {
         self.previous = None;
     }
 
-    /// The key of a generation that is so many ahead.
+    /// Returns the key of the generation `ahead` of the current one.
     #[cold]
     fn later_key(&mut self, ahead: u32) -> &Key {
         let generation = self.number.wrapping_add(ahead);
@@ -102,8 +103,8 @@ impl<S: Default> Generations<S> {
         self.later.slot(generation, ahead).get_or_insert_with(made)
     }
 
-    /// Takes the key of a generation that is so many ahead for the current one. The one before it is the previous one,
-    /// even if it is new here too.
+    /// Makes the key of the generation `ahead` the current one. The key of the generation before it becomes the
+    /// previous one, even if it has not been used before.
     #[cold]
     pub(crate) fn turn(&mut self, ahead: u32) {
         let [before, generation] = [ahead - 1, ahead].map(|ahead| self.number.wrapping_add(ahead));
@@ -128,7 +129,7 @@ impl<S> fmt::Debug for Generations<S> {
 }
 
 impl Later {
-    /// The place of the key of `generation`, which is so many ahead.
+    /// Returns the slot of the key of `generation`, which is `ahead` of the current one.
     fn slot(&mut self, generation: u32, ahead: u32) -> &mut Option<Key> {
         match ahead {
             1 => &mut self.next,
@@ -136,7 +137,7 @@ impl Later {
         }
     }
 
-    /// The generation is no longer `from` but so many further.
+    /// Discards the keys that are past, after the generation has advanced from `from` by `ahead`.
     fn advance(&mut self, from: u32, ahead: u32) {
         self.next = None;
         let Some(further) = &mut self.further else { return };
@@ -149,17 +150,18 @@ impl Later {
     }
 }
 
-/// Returns the place of a generation's key among the later ones.
+/// Returns the slot of a generation's key among the later ones.
 const fn place(generation: u32) -> usize {
     (generation % GENERATIONS_AHEAD) as usize
 }
 
-/// Rotations of which all packets may be lost. A key of the default length outlasts the wait for a silent peer. A
-/// sender that rotates after a few packets loses the connection when an outage takes this many times as many. An
-/// attacker who sees the connection's cookie can have that many keys derived, two microseconds each, and one more with
-/// every rotation; they take 18 KB then. A power of two: places are a generation modulo it, and generations wrap.
+/// Number of consecutive rotations of which all packets may be lost. A key of the default length lasts longer than the
+/// timeout for a silent peer. A sender that rotates after a few packets loses the connection when an outage takes this
+/// many times as many. An attacker who sees the connection's cookie can cause that many keys to be derived, at two
+/// microseconds each, and one more with every rotation; they then take 18 KB. Must be a power of two, because slots are
+/// a generation modulo it, and generations wrap.
 pub(crate) const GENERATIONS_AHEAD: u32 = AHEAD as u32;
 const AHEAD: u8 = 32;
 const _: () = assert!(AHEAD.is_power_of_two());
-// ESP's indices have the bits for it, and for the one before.
+// ESP's indices have enough bits for these generations and the previous one.
 const _: () = assert!(AHEAD < crate::key::Form::Esp.generation_mask());

@@ -1,9 +1,9 @@
-//! Keys: from a secret that both ends hold to the key of one index.
+//! Key derivation: from a secret shared by both ends to the key of one index.
 //!
 //! Sources: PSP Architecture Specification, section on key derivation: CMAC with AES-256 in the counter mode of NIST SP
-//! 800-108 over one block, `counter (4) | "Pv" version 0 (4) | index (4) | key length in bits (4)`. What stands above
-//! it, from a secret to a direction to a generation's master key, is our choice and has the same shape with labels of
-//! its own. So are ESP's keys, which elsewhere come from IKE.
+//! 800-108 over one block, `counter (4) | "Pv" version 0 (4) | index (4) | key length in bits (4)`. The steps before
+//! it, from a secret to a direction to a generation's master key, are specific to OpenRNIC and have the same form with
+//! labels of their own. The same holds for ESP's keys, which elsewhere come from IKE.
 
 use core::fmt;
 
@@ -14,31 +14,32 @@ use rnic_wire::falcon::psp::{Cipher, Header, ICV_LEN, Layout};
 use rnic_wire::falcon::{Cid, esp};
 use zeroize::Zeroizing;
 
-/// Bytes of a secret and of a master key.
+/// Length of a secret and of a master key, in bytes.
 pub const MASTER_KEY_BYTES: usize = 32;
 
-/// What both ends hold, given to them by whoever runs them. Wiped when it is dropped.
+/// Secret shared by both ends, configured by their operators. Wiped when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Hidden);
 
-/// Bytes that keys are made from: a page that is swapped out, or memory that is given to another, shall not have them
-/// once nobody needs them here. `ring` does not do as much for the keys that it holds.
+/// Key material, wiped when dropped: a page that is swapped out, or memory that is reused, must not contain it after
+/// its last use. `ring` does not wipe the keys that it holds.
 type Hidden = Zeroizing<[u8; MASTER_KEY_BYTES]>;
 
 impl Secret {
-    /// The secret with these bytes. They should be random: nothing stretches them.
+    /// Creates a secret from these bytes. They should be random, because no key stretching is applied.
     pub fn new(bytes: [u8; MASTER_KEY_BYTES]) -> Self {
         Self(Zeroizing::new(bytes))
     }
 
-    /// What the packets of one direction of one connection are protected with: its sender's `cookie` and what both
-    /// ends call it.
+    /// Returns the secret of one direction of one connection, derived from its sender's `cookie` and the context known
+    /// to both ends.
     pub fn direction(&self, context: &Context, cookie: u64) -> Direction {
         Direction(expand(&self.0, b"Dir0", [context.bytes(), &cookie.to_be_bytes()]))
     }
 
-    /// Tells two secrets apart, nearly always. Of a random one it says nothing else; whoever asks may learn which hosts
-    /// share one, and one that can be guessed is found by it without a packet.
+    /// Returns a fingerprint that distinguishes two secrets with high probability. It reveals no other information
+    /// about a random secret; however, a peer that receives it may learn which hosts share a secret, and can use it to
+    /// find a guessable secret without sending a packet.
     pub fn fingerprint(&self) -> u16 {
         let [high, low, ..] = *expand(&self.0, b"Fpr0", [&[], &[]]);
         u16::from_be_bytes([high, low])
@@ -51,8 +52,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What both ends know of one direction of a connection, in bytes that mean the same to both: who sends, who receives,
-/// which numbers both have chosen.
+/// Data known to both ends about one direction of a connection, in an encoding that is equal at both: sender, receiver,
+/// and the numbers that both have chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Context {
     bytes: [u8; CONTEXT_BYTES_MAX],
@@ -60,10 +61,10 @@ pub struct Context {
 }
 
 impl Context {
-    /// The context with these bytes.
+    /// Returns the context with these bytes.
     ///
     /// # Panics
-    /// When there are more than [`CONTEXT_BYTES_MAX`].
+    /// When `bytes` is longer than [`CONTEXT_BYTES_MAX`].
     pub fn new(bytes: &[u8]) -> Self {
         let mut context = Self { bytes: [0; CONTEXT_BYTES_MAX], len: 0 };
         context.bytes[..bytes.len()].copy_from_slice(bytes);
@@ -76,7 +77,7 @@ impl Context {
     }
 }
 
-/// The encapsulation of the packets.
+/// Encapsulation of the packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Form {
     /// PSP.
@@ -87,7 +88,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Bits of a generation that an index has.
+    /// Returns the mask of the generation bits that an index contains.
     pub(crate) const fn generation_mask(self) -> u8 {
         match self {
             Self::Psp => 0xff,
@@ -95,7 +96,7 @@ impl Form {
         }
     }
 
-    /// The index of `generation`, for packets to `cid`.
+    /// Returns the index of `generation` for packets to `cid`.
     pub(crate) const fn index(self, generation: u32, cid: Cid) -> u32 {
         match self {
             Self::Psp => Spi::new(generation, cid).value(),
@@ -103,7 +104,7 @@ impl Form {
         }
     }
 
-    /// The bits of a generation that the index `spi` has.
+    /// Returns the generation bits that the index `spi` contains.
     pub(crate) const fn generation_of(self, spi: u32) -> u8 {
         match self {
             Self::Psp => Spi::from_value(spi).generation(),
@@ -115,11 +116,11 @@ impl Form {
 /// The purpose of a key: encapsulation, cipher and connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Role {
-    /// The encapsulation of the packets.
+    /// Encapsulation of the packets.
     pub form: Form,
-    /// The cipher.
+    /// Cipher of the packets.
     pub cipher: Cipher,
-    /// The receiver's connection.
+    /// Connection identifier of the receiver.
     pub cid: Cid,
 }
 
@@ -128,7 +129,7 @@ pub struct Role {
 pub struct Direction(Hidden);
 
 impl Direction {
-    /// The key of `generation`.
+    /// Returns the key of `generation`.
     pub fn key(&self, role: Role, generation: u32) -> Key {
         #[cfg(test)]
         tests::DERIVED.with(|count| count.set(count.get() + 1));
@@ -139,7 +140,7 @@ impl Direction {
         }
     }
 
-    /// The master key of `generation`.
+    /// Returns the master key of `generation`.
     pub fn master_key(&self, generation: u32) -> MasterKey {
         MasterKey(expand(&self.0, b"Gen0", [&generation.to_be_bytes(), &[]]))
     }
@@ -151,22 +152,23 @@ impl fmt::Debug for Direction {
     }
 }
 
-/// What PSP calls a device or master key. Wiped when it is dropped.
+/// The key that PSP calls device or master key. Wiped when it is dropped.
 #[derive(Clone)]
 pub struct MasterKey(Hidden);
 
 impl MasterKey {
-    /// The key with these bytes.
+    /// Returns the key with these bytes.
     pub fn new(bytes: [u8; MASTER_KEY_BYTES]) -> Self {
         Self(Zeroizing::new(bytes))
     }
 
-    /// The key of the index `spi`.
+    /// Returns the key of the index `spi`.
     pub fn derive(&self, cipher: Cipher, spi: Spi) -> Key {
         Key::new(cipher, &self.derive_bytes(cipher, spi)[..key_bytes(cipher)])
     }
 
-    /// The key of the index `spi` of ESP, and the four bytes that stand before its vectors (RFC 4106, section 8.1).
+    /// Returns the key of ESP's index `spi`, with the four bytes of salt that precede its vectors in the nonce (RFC
+    /// 4106, section 8.1).
     pub(crate) fn derive_esp(&self, cipher: Cipher, spi: u32) -> Key {
         let input = [&spi.to_be_bytes()[..], &[cipher as u8]];
         let bytes = expand(&self.0, b"EspK", input);
@@ -176,7 +178,7 @@ impl MasterKey {
         key
     }
 
-    /// The bytes of that key; of a short one, the first half.
+    /// Returns the bytes of that key; a short key is their first half.
     fn derive_bytes(&self, cipher: Cipher, spi: Spi) -> Hidden {
         let label = [b'P', b'v', b'0' + cipher as u8, 0];
         let bits = (key_bytes(cipher) * 8) as u32;
@@ -194,15 +196,15 @@ impl fmt::Debug for MasterKey {
     }
 }
 
-/// PSP's security parameters index: which key.
+/// PSP's security parameters index, which identifies the key.
 ///
 /// The highest bit, the phase, is the lowest of the generation, so that it changes with every rotation, as PSP's master
-/// key selector does; seven bits are the next of the generation, the rest is the receiver's connection.
+/// key selector does; seven bits are the next bits of the generation, the rest is the receiver's connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Spi(u32);
 
 impl Spi {
-    /// The index of `generation`, for packets to `cid`.
+    /// Returns the index of `generation` for packets to `cid`.
     #[inline]
     pub const fn new(generation: u32, cid: Cid) -> Self {
         let phase = generation & 1;
@@ -210,25 +212,25 @@ impl Spi {
         Self(phase << 31 | above << 24 | cid.get())
     }
 
-    /// The index with these bits.
+    /// Returns the index with these bits.
     #[inline]
     pub const fn from_value(value: u32) -> Self {
         Self(value)
     }
 
-    /// The bits as they travel.
+    /// Returns the bits as transmitted.
     #[inline]
     pub const fn value(self) -> u32 {
         self.0
     }
 
-    /// The receiver's connection.
+    /// Returns the connection identifier of the receiver.
     #[inline]
     pub const fn cid(self) -> Cid {
         Cid::new(self.0)
     }
 
-    /// The low eight bits of the generation.
+    /// Returns the low eight bits of the generation.
     #[inline]
     pub const fn generation(self) -> u8 {
         (self.0 >> 31 | (self.0 >> 24 & 0x7f) << 1) as u8
@@ -238,19 +240,19 @@ impl Spi {
 /// The key of one index.
 pub struct Key {
     cipher: Cipher,
-    /// With ESP, what stands before the vector; with PSP that is the index, and here is nothing.
+    /// With ESP, the bytes that precede the vector in the nonce; unused with PSP, where the index precedes it.
     salt: [u8; SALT_BYTES],
     key: LessSafeKey,
 }
 
-/// Bytes of what stands before the vector.
+/// Length of the bytes that precede the vector in the nonce.
 const SALT_BYTES: usize = 4;
 
 impl Key {
-    /// The key with these bytes.
+    /// Returns the key with these bytes.
     ///
     /// # Panics
-    /// When there are more or less than the cipher takes: callers derive them.
+    /// When the length is not the cipher's; callers derive the bytes, so it always is.
     pub fn new(cipher: Cipher, bytes: &[u8]) -> Self {
         let algorithm = match cipher {
             Cipher::Gcm128 | Cipher::Gmac128 => &AES_128_GCM,
@@ -263,30 +265,30 @@ impl Key {
     /// Encrypts and authenticates `datagram` in place; its check value is written to its end.
     ///
     /// # Panics
-    /// When it is not as long as `layout` says.
+    /// When the length of `datagram` does not match `layout`.
     #[inline]
     pub fn seal(&self, header: &Header, layout: Layout, datagram: &mut [u8]) {
         self.seal_parts(header.nonce(), self.parts(layout), datagram);
     }
 
-    /// Checks `datagram` and decrypts it in place; answers whether it is authentic. If not, its bytes mean nothing any
-    /// more.
+    /// Checks `datagram` and decrypts it in place; returns whether it is authentic. If not, its content is undefined
+    /// afterwards.
     ///
     /// # Panics
-    /// When it is not as long as `layout` says.
+    /// When the length of `datagram` does not match `layout`.
     #[inline]
     #[must_use]
     pub fn open(&self, header: &Header, layout: Layout, datagram: &mut [u8]) -> bool {
         self.open_parts(header.nonce(), self.parts(layout), datagram)
     }
 
-    /// As [`Key::seal`], within ESP.
+    /// Like [`Key::seal`], for ESP.
     #[inline]
     pub fn seal_esp(&self, header: &esp::Header, layout: esp::Layout, datagram: &mut [u8]) {
         self.seal_parts(header.nonce(self.salt), self.parts_esp(layout), datagram);
     }
 
-    /// As [`Key::open`], within ESP.
+    /// Like [`Key::open`], for ESP.
     #[inline]
     #[must_use]
     pub fn open_esp(&self, header: &esp::Header, layout: esp::Layout, datagram: &mut [u8]) -> bool {
@@ -314,7 +316,7 @@ impl Key {
         self.key.open_in_place_separate_tag(nonce, associated, tag, sealed, 0..).is_ok()
     }
 
-    /// With GMAC, all is authenticated and stays in clear.
+    /// Returns the offsets of the parts. With GMAC, all bytes are authenticated and stay in clear.
     #[inline]
     fn parts(&self, layout: Layout) -> Parts {
         let clear = if self.cipher.encrypts() { layout.associated().end } else { layout.sealed().end };
@@ -331,11 +333,11 @@ impl Key {
 /// Offsets of the parts of a datagram.
 #[derive(Clone, Copy)]
 struct Parts {
-    /// Bytes at the front that are authenticated.
+    /// Number of bytes at the front that are authenticated.
     associated: usize,
-    /// The first encrypted byte.
+    /// Offset of the first encrypted byte.
     sealed: usize,
-    /// One past the last, where the check value begins.
+    /// Offset behind the last encrypted byte, where the check value starts.
     icv: usize,
 }
 
@@ -345,7 +347,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Bytes of a key.
+/// Returns the length of a key in bytes.
 const fn key_bytes(cipher: Cipher) -> usize {
     match cipher {
         Cipher::Gcm128 | Cipher::Gmac128 => 16,
@@ -353,9 +355,9 @@ const fn key_bytes(cipher: Cipher) -> usize {
     }
 }
 
-/// 256 bits from `key`, `label` and `input`, in counter mode.
+/// Derives 256 bits from `key`, `label` and `input`, in counter mode.
 ///
-/// At most one part of `input` varies in length, so no two inputs are the same bytes.
+/// At most one part of `input` varies in length, so different inputs never give the same bytes.
 fn expand(key: &[u8; MASTER_KEY_BYTES], label: &[u8; 4], input: [&[u8]; 2]) -> Hidden {
     let mut bytes = Hidden::default();
     let bits = (MASTER_KEY_BYTES as u32 * 8).to_be_bytes();
@@ -366,17 +368,17 @@ fn expand(key: &[u8; MASTER_KEY_BYTES], label: &[u8; 4], input: [&[u8]; 2]) -> H
     bytes
 }
 
-/// The message authentication code of `parts`, one behind the other.
+/// Returns the message authentication code of the concatenated `parts`.
 fn mac(key: &[u8; MASTER_KEY_BYTES], parts: &[&[u8]]) -> [u8; HALF] {
     let mut mac = Cmac::<Aes256>::new(key.into());
     parts.iter().for_each(|part| mac.update(part));
     mac.finalize().into_bytes().into()
 }
 
-/// Bytes of what the context may say: two IPv6 addresses, ports, connections and sequence numbers have 48.
+/// Largest length of the context in bytes: two IPv6 addresses, ports, connections and sequence numbers take 48.
 pub const CONTEXT_BYTES_MAX: usize = 64;
 
-/// Bytes of what one step of a derivation gives.
+/// Output length of one derivation step in bytes.
 const HALF: usize = 16;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Sources: "PSP Architecture Specification" (Google, 2022): header, key derivation, AES-GCM; "OCP Falcon Transport
-//! Protocol, Rev 0.9", section 9.2.2 for what a receiver checks and for rotation; NIST SP 800-38D (GCM), SP 800-38B
+//! Protocol, Rev 0.9", section 9.2.2 for the checks of a receiver and for rotation; NIST SP 800-38D (GCM), SP 800-38B
 //! (CMAC), SP 800-108 (key derivation in counter mode); RFC 4303, RFC 4106 and RFC 4543 for ESP.
 //!
 //! ```text
@@ -24,43 +24,46 @@
 //!
 //! # What differs from PSP, and why
 //!
-//! In PSP a receiving adapter has two master keys of its own, derives a key for each index from them, and hands it to
-//! the sender over a connection that is secure already. Programs that exchange queue pair numbers themselves have no
-//! such connection through us. So both ends hold a *secret*, and derive from it what PSP's adapter has drawn: a master
-//! key for each direction of a connection and generation. From there on it is PSP's: index, phase bit, derivation.
+//! In PSP a receiving adapter has two master keys of its own, derives a key for each index from them, and passes it to
+//! the sender over a connection that is already secure. OpenRNIC provides no such connection to programs that exchange
+//! queue pair numbers themselves. Both ends therefore hold a *secret*, and derive from it the value that PSP's adapter
+//! generates randomly: a master key for each direction of a connection and generation. The rest is as in PSP: index,
+//! phase bit, derivation.
 //!
-//! - The *cookie* of the PSP header is a number that the sender has drawn at random for this direction. No two senders
-//!   have the same key, even if programs choose equal numbers again and again; the receiver learns it from the first
-//!   packet that is authentic, and believes no other afterwards.
-//! - What the receiver contributes to the names is its connection's number, 24 bits. Where the connection manager makes
-//!   connections it is random too, and so is where sequence numbers begin; programs that exchange numbers themselves
-//!   choose the latter, and often the same. Packets of an earlier connection open in a later one only if both ends have
-//!   the same numbers again, and then only before the peer's first, and not where the same queue pair has heard the
-//!   earlier one of late ([`Opener::after`]). Then they harm in two ways: one that is within the window is believed,
-//!   which random sequence numbers make unlikely and programs that always begin at 0 do not; and the cookie of the
-//!   earlier connection is taken for the peer's, who is shut out.
-//! - There is no forward secrecy: who learns the secret reads what was recorded before.
+//! - The *cookie* of the PSP header is a number that the sender has randomly generated for this direction. No two
+//!   senders have the same key, even if programs repeatedly choose equal numbers; the receiver learns the cookie from
+//!   the first authentic packet, and accepts no other afterwards.
+//! - The receiver contributes its connection's number, 24 bits, to the names. When the connection manager establishes
+//!   connections, this number is random too, and so are the initial sequence numbers; programs that exchange numbers
+//!   themselves choose the latter, and often the same. Packets of an earlier connection are accepted in a later one
+//!   only if both ends have the same numbers again, and then only before the peer's first packet, and not when the same
+//!   queue pair has recently received packets of the earlier one ([`Opener::after`]). They then do harm in two ways: a
+//!   packet within the window is accepted, which random sequence numbers make unlikely, but programs that always start
+//!   at 0 do not; and the cookie of the earlier connection is taken for the peer's, whose packets are then rejected.
+//! - There is no forward secrecy: an attacker who learns the secret can decrypt traffic recorded before.
 //!
 //! # ESP
 //!
-//! [`esp`] is the same within IPsec's ESP: the same secret, directions, generations and rotation, with ESP's index,
-//! sequence number, anti-replay window and trailer in place of PSP's header and margin. What differs is said there.
+//! [`esp`] is the corresponding protection with IPsec's ESP: the same secret, directions, generations and rotation,
+//! with ESP's index, sequence number, anti-replay window and trailer in place of PSP's header and margin. The
+//! differences are described there.
 //!
 //! # Rotation
 //!
-//! Falcon's specification has the receiving adapter begin a generation, and a flag that allows the previous one for a
-//! while. Here the sender begins: its next packet has the next generation's index, whose highest bit is the phase. The
-//! receiver derives that key when it first sees the index, and takes it for the current one once a packet is authentic
-//! under it; the previous key opens only what was sent before, within the replay margin. No message is needed, and none
-//! can be lost.
+//! In Falcon's specification the receiving adapter starts a generation, and a flag allows the previous one for some
+//! time. Here the sender starts it: its next packet has the next generation's index, whose highest bit is the phase.
+//! The receiver derives that key when it first receives the index, and makes it the current one once a packet is
+//! authentic under it; the previous key opens only packets that were sent before, within the replay margin. No message
+//! is needed, and none can be lost.
 //!
-//! # Which libraries
+//! # Libraries
 //!
-//! `ring` for AES-GCM (Apache-2.0 and ISC; builds with a C compiler alone). Measured against `aes-gcm` (Rust alone) and
-//! `aws-lc-rs` (wants CMake for some targets) on a Cascade Lake at 2.5 GHz, nanoseconds to seal 64, 1024, 4096 bytes
-//! with a key of 128 bits: `ring` 115, 326, 929; `aws-lc-rs` 133, 346, 950; `aes-gcm` 137, 955, 3569. Keys of 256
-//! bits: 119, 400, 1241. Within ESP, on a busy AMD EPYC, 0.91, 1.02 and 0.99 of PSP's time. It has no CMAC, so keys are
-//! derived with `cmac` and `aes`, which nothing per packet needs. `cargo bench -p rnic-psp` measures what is used.
+//! `ring` for AES-GCM (Apache-2.0 and ISC; needs only a C compiler to build). Measured against `aes-gcm` (Rust alone)
+//! and `aws-lc-rs` (needs CMake for some targets) on a Cascade Lake at 2.5 GHz, nanoseconds to seal 64, 1024, 4096
+//! bytes with a key of 128 bits: `ring` 115, 326, 929; `aws-lc-rs` 133, 346, 950; `aes-gcm` 137, 955, 3569. Keys of 256
+//! bits: 119, 400, 1241. With ESP, on a busy AMD EPYC, 0.91, 1.02 and 0.99 of PSP's time. It has no CMAC, so keys are
+//! derived with `cmac` and `aes`, which are not needed per packet. `cargo bench -p rnic-psp` measures the library in
+//! use.
 
 pub mod esp;
 

@@ -1,9 +1,9 @@
-//! The receiving half of one direction: which key, is it authentic, is it new.
+//! The receiving side of one direction: selection of the key, authentication, replay check.
 //!
-//! Source: OCP Falcon Transport Protocol, Rev 0.9, section 9.2.2: integrity, then replay, then index; whatever fails is
-//! dropped in silence. Deviations: the index comes first, because it says which key to check integrity with, and an old
-//! packet is refused before it is decrypted; nothing is *learned* from a packet before it is authentic. The rule about
-//! generations is that of the crate's documentation.
+//! Source: OCP Falcon Transport Protocol, Rev 0.9, section 9.2.2: integrity, then replay, then index; a packet that
+//! fails is dropped silently. Deviations: the index is checked first, because it selects the key for the integrity
+//! check, and an old packet is rejected before it is decrypted; no state is *updated* from a packet before it is
+//! authenticated. The rules for generations are in the crate's documentation.
 
 use rnic_base::Duration;
 use rnic_wire::falcon::Cid;
@@ -14,77 +14,79 @@ use crate::key::{Context, Form, Role, Secret, Spi};
 use crate::replay::{REPLAY_MARGIN, Replay};
 use crate::vector::Vector;
 
-/// Opens the packets of one direction of one connection.
+/// Verifies and decrypts the packets of one direction of one connection.
 #[derive(Debug)]
 pub struct Opener {
     secret: Secret,
     context: Context,
     cipher: Cipher,
     cid: Cid,
-    /// Since the first authentic packet.
+    /// Current session; present since the first authentic packet.
     session: Option<Session>,
-    /// What senders had drawn for earlier connections of this receiver, the latest first.
+    /// Cookies of the senders of earlier connections of this receiver, the latest first.
     past: [Option<u64>; PAST],
     margin: Duration,
 }
 
-/// Earlier connections of a receiver whose senders are known again. What is still under way is of the last one, and of
-/// those before only what somebody has recorded.
+/// Number of earlier connections of a receiver whose senders are recognized. Packets still in flight are those of the
+/// last one; packets of earlier ones can only be recordings.
 pub(crate) const PAST: usize = 4;
 
-/// What the first authentic packet has begun.
+/// State created by the first authentic packet.
 #[derive(Debug)]
 struct Session {
     cookie: u64,
     keys: Generations<()>,
-    /// When the earliest packet left that has come under the current key: nobody seals with the one before any more.
+    /// Send time of the earliest packet received under the current key, in units of 131.072 ns: from then on the sender
+    /// no longer uses the previous key.
     until: u64,
     replay: Replay,
 }
 
-/// What an authentic packet's header has said.
+/// Information from the header of an authentic packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opened {
-    /// When it left, and by which path.
+    /// Send time of the packet, and the path it was sent on.
     pub vector: Vector,
-    /// The key is a new one, since this packet.
+    /// True when this packet is the first under a new key.
     pub rotated: bool,
 }
 
-/// Why a packet is dropped.
+/// Reason why a packet is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// It has no key, no cookie, or another cipher than was agreed on.
+    /// The packet has no key, no cookie, or another cipher than the agreed one.
     #[error("not protected as agreed on")]
     Unprotected,
-    /// Its index names another connection, or a generation that is neither the current one nor beside it; or its cookie
-    /// is not its sender's.
+    /// The index is that of another connection, or of a generation that is neither the current one nor close to it; or
+    /// the cookie is not that of the sender.
     #[error("an index or cookie of no key of this connection")]
     Index,
-    /// It is too old.
+    /// The packet is too old.
     #[error("too old, perhaps recorded and sent again")]
     Replay,
-    /// It was changed on the way, or somebody else has made it.
+    /// The packet was changed in transit, or was not created by the peer.
     #[error("not authentic")]
     Forged,
 }
 
 impl Refusal {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 4] = [Self::Unprotected, Self::Index, Self::Replay, Self::Forged];
 }
 
 impl Opener {
-    /// For packets to `cid`.
+    /// Creates an opener for packets to `cid`.
     pub fn new(secret: &Secret, cipher: Cipher, context: &Context, cid: Cid) -> Self {
         let (secret, context) = (secret.clone(), *context);
         Self { secret, context, cipher, cid, session: None, past: [None; PAST], margin: REPLAY_MARGIN }
     }
 
-    /// For the next connection of a receiver that `earlier` has served: what its sender still sends does not begin it.
+    /// Prepares the opener for the next connection of a receiver that `earlier` has served: packets that the earlier
+    /// sender still sends do not start the new session.
     ///
-    /// A sender that is reset draws another cookie. But when both ends are reset, one is ready first, and hears the
-    /// other as it was before.
+    /// A sender that is reset generates another cookie. But when both ends are reset, one is ready first, and receives
+    /// packets that the other sent before its reset.
     #[must_use]
     pub fn after(mut self, earlier: &Self) -> Self {
         self.past = earlier.past;
@@ -95,20 +97,20 @@ impl Opener {
         self
     }
 
-    /// With another margin than [`REPLAY_MARGIN`].
+    /// Sets another replay margin than [`REPLAY_MARGIN`].
     #[must_use]
     pub fn with_margin(mut self, margin: Duration) -> Self {
         self.margin = margin;
         self
     }
 
-    /// Checks `datagram` and decrypts it in place. When it is refused, its bytes mean nothing any more.
+    /// Checks `datagram` and decrypts it in place. When it is rejected, its content is undefined afterwards.
     ///
     /// # Errors
-    /// [`Refusal`]: it is to be dropped, and nothing has changed here.
+    /// [`Refusal`] when the datagram is to be dropped; the state of the opener is unchanged.
     ///
     /// # Panics
-    /// When the layout is not the datagram's.
+    /// When the layout does not match the datagram.
     #[inline]
     pub fn open(&mut self, header: &Header, layout: Layout, datagram: &mut [u8]) -> Result<Opened, Refusal> {
         let cookie = header.cookie.filter(|_| header.is_protected() && header.cipher == self.cipher);
@@ -126,24 +128,26 @@ impl Opener {
         }
     }
 
-    /// How often the key has been changed.
+    /// Returns the number of key changes so far.
     pub fn generation(&self) -> u32 {
         self.session.as_ref().map_or(0, |session| session.keys.number())
     }
 
-    /// Whether anything authentic has come.
+    /// Returns whether an authentic packet has been received.
     pub const fn is_begun(&self) -> bool {
         self.session.is_some()
     }
 
-    /// The first packet, perhaps: whoever sends it says which cookie its keys are made with. Nothing is kept of one
-    /// that is not authentic, so that a stranger's cookie does not shut out the peer's. What a stranger has recorded
-    /// does, if an earlier connection of the same two addresses had the same two numbers (one in 2^24 for each number
-    /// that is drawn), this receiver has not heard it then ([`Self::after`]), and it comes before the peer's first
-    /// packet: then this connection fails, as if it had another secret.
+    /// Opens a packet that may be the first of its sender, whose keys are derived with the cookie in the packet. No
+    /// state is kept of a packet that is not authentic, so that a cookie from an unknown sender does not lock out the
+    /// peer. A recorded packet does lock it out, if an earlier connection of the same two addresses had the same two
+    /// numbers (one in 2^24 for each randomly generated number), this receiver did not receive the earlier connection
+    /// ([`Self::after`]), and the packet arrives before the peer's first packet: then this connection fails, as with a
+    /// different secret.
     ///
-    /// Until then, each packet with the connection's number has a direction, a master key and a key derived, whoever
-    /// has sent it: cookies are as many as strangers like, so none could be kept. It ends with the peer's first packet.
+    /// Until the peer's first packet, a direction, a master key and a key are derived for each packet with the
+    /// connection's number, from any sender: an attacker can use any number of cookies, so no derived key can be
+    /// cached.
     #[cold]
     fn open_first(
         &mut self,
@@ -152,7 +156,8 @@ impl Opener {
         layout: Layout,
         datagram: &mut [u8],
     ) -> Result<Opened, Refusal> {
-        // The first packets may be lost, and with them a rotation or two; who begins far on is not ours.
+        // The first packets may be lost, and one or two rotations with them; a first packet of a much later generation
+        // is not from the peer.
         let generation = u32::from(Spi::from_value(header.spi).generation());
         if generation > GENERATIONS_AHEAD {
             return Err(Refusal::Index);

@@ -1,45 +1,45 @@
-//! Which packets are too old to be new.
+//! Replay check: rejects packets that are too old to be new.
 //!
-//! Source: OCP Falcon Transport Protocol, Rev 0.9, section 9.2.2.2: a packet is taken when its time is after the
-//! greatest time of all packets so far, less a margin; else it is dropped, and nobody is told. Within the margin,
-//! packets overtake each other, and what comes twice is found by its sequence number. The margin's width is our choice;
-//! so are the 47 bits of time that [`crate::Vector`] makes of the specification's 32, so that nothing is compared
-//! modulo anything.
+//! Source: OCP Falcon Transport Protocol, Rev 0.9, section 9.2.2.2: a packet is accepted when its time is after the
+//! greatest time of all packets so far, minus a margin; otherwise it is dropped silently. Within the margin, packets
+//! may be reordered, and duplicates are detected by their sequence number. The width of the margin is OpenRNIC's
+//! choice; so are the 47 bits of time that [`crate::Vector`] uses instead of the specification's 32, so that times are
+//! compared without wrap-around.
 
 use rnic_base::Duration;
 use rnic_wire::falcon::Timestamp;
 
-/// How much older than the newest packet one may be: more than packets overtake each other by on any path that a data
-/// centre has, or on one that an impairment makes, and less than anybody needs to record packets and come back.
+/// Largest age of an accepted packet relative to the newest one: more than the reordering on any path of a data centre,
+/// or on a path with emulated impairments, and less than the time needed to record packets and replay them.
 pub const REPLAY_MARGIN: Duration = Duration::from_ms(500);
 
-/// What a receiver remembers of times.
+/// Replay state of a receiver: the times of its packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Replay {
-    /// The greatest time of an authentic packet, in units of [`Timestamp::UNIT`].
+    /// Greatest send time of an authentic packet, in units of [`Timestamp::UNIT`].
     newest: u64,
     margin: u64,
 }
 
 impl Replay {
-    /// Nothing has come yet.
+    /// Creates the state before the first packet, with the given margin.
     pub const fn new(margin: Duration) -> Self {
         Self { newest: 0, margin: margin.as_ps() >> Timestamp::UNIT_SHIFT }
     }
 
-    /// Whether a packet that left at `units` is young enough.
+    /// Returns whether a packet that was sent at `units` is recent enough.
     #[inline]
     pub const fn accepts(&self, units: u64) -> bool {
         units + self.margin > self.newest
     }
 
-    /// Notes an authentic packet.
+    /// Records the time of an authentic packet.
     #[inline]
     pub fn note(&mut self, units: u64) {
         self.newest = self.newest.max(units);
     }
 
-    /// The greatest time so far.
+    /// Returns the greatest time so far.
     #[inline]
     pub const fn newest(&self) -> u64 {
         self.newest

@@ -1,4 +1,4 @@
-//! The sending half of one direction: header, vector, key, rotation.
+//! The sending side of one direction: header, vector, key, rotation.
 
 use rnic_base::Time;
 use rnic_wire::falcon::psp::{Cipher, Header, LEN_MAX, Layout};
@@ -7,39 +7,39 @@ use rnic_wire::falcon::{Cid, FlowLabel};
 use crate::key::{Context, Direction, Form, Key, Role, Secret};
 use crate::vector::Vectors;
 
-/// A sender's keys, one after the other.
+/// Keys of a sender, used one after the other.
 #[derive(Debug)]
 pub(crate) struct KeyChain {
     direction: Direction,
     role: Role,
     generation: u32,
     key: Key,
-    /// Packets that the key may still seal.
+    /// Number of packets that may still be sealed with the current key.
     left: u64,
     packets_per_key: u64,
 }
 
 impl KeyChain {
-    /// From the first key of `direction` on, each for so many packets.
+    /// Starts with the first key of `direction`; each key is used for `packets_per_key` packets.
     pub(crate) fn new(direction: Direction, role: Role, packets_per_key: u64) -> Self {
         let key = direction.key(role, 0);
         Self { direction, role, generation: 0, key, left: packets_per_key, packets_per_key }
     }
 
-    /// Each for so many packets, at least one and no more than it may be used for.
+    /// Sets the number of packets per key: at least one, and at most the previous number.
     pub(crate) fn rotating_after(&mut self, packets: u64) {
         self.packets_per_key = packets.clamp(1, self.packets_per_key);
         self.left = self.packets_per_key;
     }
 
     pub(crate) fn rotate(&mut self) {
-        // Modulo 2^32: keys that come again do so after four billion packets at least, and `Time` has gone on.
+        // Modulo 2^32: a key is reused only after at least four billion packets, and `Time` has advanced by then.
         self.generation = self.generation.wrapping_add(1);
         self.key = self.direction.key(self.role, self.generation);
         self.left = self.packets_per_key;
     }
 
-    /// The key for the next packet, its index, and which packet of that key it is, from 1 on.
+    /// Returns the key for the next packet, its index, and the number of that packet under the key, from 1 on.
     #[inline]
     pub(crate) fn next(&mut self) -> (&Key, u32, u64) {
         if self.left == 0 {
@@ -53,14 +53,14 @@ impl KeyChain {
         self.generation
     }
 
-    /// As if so many packets had left.
+    /// Advances the state as if this many packets had been sent.
     #[cfg(test)]
     pub(crate) fn use_up(&mut self, packets: u64) {
         self.left -= packets;
     }
 }
 
-/// Seals the packets of one direction of one connection.
+/// Encrypts and authenticates the packets of one direction of one connection.
 #[derive(Debug)]
 pub struct Sealer {
     keys: KeyChain,
@@ -70,35 +70,36 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// For packets to `cid`. `cookie` is drawn at random, for this direction alone: with one that was used before, for
-    /// the same connection, vectors repeat, and AES-GCM protects nothing any more.
+    /// Creates a sealer for packets to `cid`. `cookie` must be randomly generated for this direction alone: with a
+    /// cookie that was used before for the same connection, vectors repeat, and AES-GCM no longer protects anything.
     ///
-    /// Nobody opens packets to connection 0: their first index is 0, and that stands for packets without a key. So no
-    /// receiver has that number; a caller that is told it of one seals what is refused there, as with any wrong number.
+    /// No receiver has connection 0: its first index would be 0, which means packets without a key. Packets sealed for
+    /// connection 0 are rejected by the receiver, as with any wrong number.
     pub fn new(secret: &Secret, cipher: Cipher, context: &Context, cid: Cid, cookie: u64) -> Self {
         let role = Role { form: Form::Psp, cipher, cid };
         let keys = KeyChain::new(secret.direction(context, cookie), role, PACKETS_PER_KEY);
         Self { keys, cookie, cipher, vectors: Vectors::default() }
     }
 
-    /// Takes a new key after so many packets, at least one, instead of [`PACKETS_PER_KEY`]. A receiver follows through
-    /// 32 rotations of which it has heard nothing, and opens packets of one generation before its own.
+    /// Sets the number of packets after which a new key is used, at least one, instead of [`PACKETS_PER_KEY`]. A
+    /// receiver can follow 32 rotations of which it has received no packet, and opens packets of one generation before
+    /// its own.
     #[must_use]
     pub fn rotating_after(mut self, packets: u64) -> Self {
         self.keys.rotating_after(packets);
         self
     }
 
-    /// Takes a new key for what leaves from now on.
+    /// Changes to a new key for all subsequent packets.
     pub fn rotate(&mut self) {
         self.keys.rotate();
     }
 
-    /// Writes the PSP header to the front of `datagram`, encrypts what is behind it and writes the check value to its
-    /// end. The message stands there already, behind [`LEN_MAX`] bytes. Gives the header.
+    /// Writes the PSP header to the front of `datagram`, encrypts the part behind it and writes the check value to its
+    /// end. The message must already be in `datagram`, behind [`LEN_MAX`] bytes. Returns the header.
     ///
     /// # Panics
-    /// When there is no room for header, version and connection, and check value.
+    /// When `datagram` is too short for header, version and connection, and check value.
     #[inline]
     pub fn seal(&mut self, now: Time, label: FlowLabel, datagram: &mut [u8]) -> Header {
         let iv = self.vectors.next(now, label).write();
@@ -111,14 +112,14 @@ impl Sealer {
         header
     }
 
-    /// How often the key has been changed.
+    /// Returns the number of key changes so far.
     pub const fn generation(&self) -> u32 {
         self.keys.generation()
     }
 }
 
-/// Packets after which a new key is taken: with packets of 4 KiB, a terabyte; 2^36 blocks of AES, far from the 2^64 and
-/// more at which its outputs begin to repeat noticeably, and a rotation costs two microseconds.
+/// Number of packets after which a new key is used: with packets of 4 KiB, a terabyte; 2^36 blocks of AES, far below
+/// the 2^64 and more at which its outputs start to repeat noticeably, and a rotation costs only two microseconds.
 pub const PACKETS_PER_KEY: u64 = 1 << 28;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! Initialization vectors: when a packet left, by which path, and what tells it from its neighbours.
+//! Initialization vectors: send time and path of a packet, and a serial number that distinguishes it from packets of
+//! the same time.
 //!
 //! Sources: OCP Falcon Transport Protocol, Rev 0.9, sections 9.2.2.2 and 10.1: the vector has the timestamp, in units
-//! of 131.072 ns, and the receiver refuses old ones; NIST SP 800-38D, section 8.2.1: a vector of AES-GCM that is
+//! of 131.072 ns, and the receiver rejects old ones; NIST SP 800-38D, section 8.2.1: a vector of AES-GCM that is
 //! constructed must never repeat under one key.
 //!
 //! ```text
@@ -9,32 +10,33 @@
 //!  timestamp:  32                                    about the other half of the vector
 //! ```
 //!
-//! Epoch and timestamp together are a time of 47 bits, which lasts as long as [`Time`] does, 213 days: 32 bits alone
-//! would wrap in nine minutes, and a connection that was silent for five could not tell an old packet from a new one.
-//! The low bits of the flow label, the flow's number among them, are here because a socket over IPv4 has no label to
-//! write them into, and source ports may be rewritten on the way; they are authenticated with the rest. More packets in
-//! one unit than serials borrow from the next unit.
+//! Epoch and timestamp together are a time of 47 bits, which wraps no earlier than [`Time`], after 213 days: 32 bits
+//! alone would wrap in nine minutes, and a connection that was silent for five could not distinguish an old packet from
+//! a new one. The low bits of the flow label, the flow's number among them, are included because IPv4 has no label to
+//! carry them, and source ports may be rewritten in transit; they are authenticated with the rest. When there are more
+//! packets in one unit than serial numbers, those of the next unit are used.
 
 use rnic_base::Time;
 use rnic_wire::falcon::psp::Iv;
 use rnic_wire::falcon::{FlowLabel, Timestamp};
 
-/// Bits of the flow label that a vector has.
+/// Number of bits of the flow label in a vector.
 pub const LABEL_BITS: u32 = 7;
 
-/// What a vector says.
+/// Content of a vector.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Vector {
-    /// When the packet left, by its sender's clock, in units of [`Timestamp::UNIT`] since that began; 47 bits.
+    /// Send time of the packet by its sender's clock, in units of [`Timestamp::UNIT`] since the start of that clock; 47
+    /// bits.
     pub units: u64,
-    /// The low [`LABEL_BITS`] of its flow label.
+    /// Low [`LABEL_BITS`] of the packet's flow label.
     pub label: u8,
-    /// Which of the packets of that unit, 10 bits.
+    /// Serial number of the packet among those of the same unit of time, 10 bits.
     pub serial: u16,
 }
 
 impl Vector {
-    /// What is in `iv`.
+    /// Returns the content of `iv`.
     #[inline]
     pub const fn read(iv: Iv) -> Self {
         Self {
@@ -44,7 +46,7 @@ impl Vector {
         }
     }
 
-    /// The vector as it travels.
+    /// Returns the vector as transmitted.
     #[inline]
     pub const fn write(self) -> Iv {
         let epoch = (self.units >> 32) as u32;
@@ -53,18 +55,18 @@ impl Vector {
     }
 }
 
-/// Makes the vectors of one key after the other. No two are the same while the clock stays within 213 days.
+/// Generates the vectors of all keys of a sender in sequence. No two are equal while the clock stays within 213 days.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Vectors {
-    /// Of the last packet.
+    /// Time of the last packet, in units of [`Timestamp::UNIT`].
     units: u64,
     serial: u16,
 }
 
 impl Vectors {
-    /// The vector of a packet with the flow label `label` that leaves at `now`.
+    /// Returns the vector of a packet with the flow label `label` that is sent at `now`.
     ///
-    /// A clock that goes backwards gets the last time again.
+    /// When the clock goes backwards, the last time is used again.
     #[inline]
     pub fn next(&mut self, now: Time, label: FlowLabel) -> Vector {
         let units = now.as_ps() >> Timestamp::UNIT_SHIFT;
@@ -80,15 +82,15 @@ impl Vectors {
 }
 
 const LABEL_MAX: u8 = (1 << LABEL_BITS) - 1;
-/// A thousand packets in 131 ns are more than a memory bus carries.
+/// A thousand packets in 131 ns are more than a memory bus can carry.
 const SERIAL_BITS: u32 = 10;
 const SERIAL_MAX: u32 = (1 << SERIAL_BITS) - 1;
 const EPOCH_SHIFT: u32 = SERIAL_BITS + LABEL_BITS;
 
-// Whatever names the flow is among the bits.
+// The bits include all bits of the flow index.
 const _: () = assert!(FlowLabel::INDEX_BITS_MAX <= LABEL_BITS);
 
-// Epochs are as many as `Time` has.
+// There are as many epochs as `Time` needs.
 const _: () = assert!(u64::MAX >> Timestamp::UNIT_SHIFT >> 32 < 1 << (32 - EPOCH_SHIFT));
 
 #[cfg(test)]
