@@ -1,12 +1,12 @@
-//! Congestion control: how much may be in flight, and how fast.
+//! Congestion control: the amount of data that may be in flight, and the sending rate.
 //!
-//! The engine's gate is the conjunction of everything that can hold a packet back: the static
-//! cap of the profile, this policy's window and this policy's rate. A policy that sets neither leaves the sender at
-//! line rate.
+//! The engine sends a packet only when every limit allows it: the static cap of the profile, this policy's window and
+//! this policy's rate. With a policy that sets neither, the sender transmits at line rate.
 //!
-//! A datapath that measures more and can be told more (Falcon: [`report`]) speaks by the same contract, with an event
-//! and an answer of its own: [`ControlEvent::Reported`], [`ControlActions::flow`]. A controller that does not read
-//! reports itself is told in the events of the others ([`adapt`]), so every controller runs on both kinds of datapath.
+//! A datapath that measures more and accepts more settings (Falcon: [`report`]) uses the same contract, with an event
+//! and actions of its own: [`ControlEvent::Reported`], [`ControlActions::flow`]. For a controller that does not read
+//! reports itself, reports are translated into the other events ([`adapt`]), so every controller runs on both types of
+//! datapath.
 
 pub mod adapt;
 pub mod lanes;
@@ -31,36 +31,36 @@ pub struct Cwnd(u64);
 impl Cwnd {
     /// One packet.
     pub const ONE: Self = Self(1 << 16);
-    /// Records have 10 fractional bits.
+    /// Fractional bits of a window beyond the 10 that records have.
     const STEP_LOG2: u32 = 6;
 
-    /// `packets` whole packets.
+    /// Returns a window of `packets` whole packets.
     #[inline]
     pub const fn packets(packets: u64) -> Self {
         Self(packets << 16)
     }
 
-    /// From the 48.16 fixed-point form.
+    /// Builds a window from the 48.16 fixed-point form.
     #[inline]
     pub const fn from_fixed(fixed: u64) -> Self {
         Self(fixed)
     }
 
-    /// The 48.16 fixed-point form.
+    /// Returns the 48.16 fixed-point form.
     #[inline]
     pub const fn fixed(self) -> u64 {
         self.0
     }
 
-    /// As people read it: 0.25 is a packet every four round trips.
+    /// Returns the window in packets as a floating-point number, for display: 0.25 is a packet every four round trips.
     #[inline]
     pub fn as_packets_f64(self) -> f64 {
         self.0 as f64 / Self::ONE.0 as f64
     }
 
-    /// What flow `flow` of `flows` has of this window when they share it: steps of 1/1024 packet, as records have them,
-    /// of which the first flows take one more where it cannot be divided. The shares add up to the window; but none has
-    /// less than a step.
+    /// Returns the share of flow `flow` when `flows` flows divide this window: in steps of 1/1024 packet, the
+    /// resolution of records; where it cannot be divided evenly, the first flows get one step more. The shares add up
+    /// to the window, except that no share is below one step.
     #[inline]
     pub const fn share(self, flow: u8, flows: u8) -> Self {
         let (steps, flows) = (self.0 >> Self::STEP_LOG2, flows as u64);
@@ -68,7 +68,8 @@ impl Cwnd {
         Self(if share == 0 { 1 } else { share } << Self::STEP_LOG2)
     }
 
-    /// Whole packets that fit, at least one: a window below one packet is enforced by pacing, not by silence.
+    /// Returns the whole packets that fit, at least one: a window below one packet is enforced by pacing, not by
+    /// sending nothing.
     #[inline]
     pub const fn whole_packets(self) -> u64 {
         let whole = self.0 >> 16;
@@ -76,95 +77,98 @@ impl Cwnd {
     }
 }
 
-/// What a controller hears.
+/// An event that is delivered to a controller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ControlEvent {
-    /// The cumulative acknowledgement moved on, or the packet being timed was acknowledged selectively.
+    /// The cumulative acknowledgement advanced, or the packet being timed was acknowledged selectively.
     Acked {
-        /// By how many packets; zero when only the round-trip time is news.
+        /// Number of packets newly acknowledged; zero when only the round-trip time is new.
         packets: u64,
-        /// Round-trip time of a packet that was sent once (or again: [`ControlInterest::resent`]), when one was being
-        /// timed.
+        /// Round-trip time of a packet that was sent once (or retransmitted: [`ControlInterest::resent`]), when one was
+        /// being timed.
         rtt: Option<Duration>,
-        /// Of the packets, those whose acknowledgement said that a packet had met congestion. Always zero without
+        /// Of the packets, those whose acknowledgement reported that a packet had met congestion. Always zero without
         /// [`ControlInterest::echo`].
         marked: u64,
     },
     /// The receiver reported a gap.
     Nacked {
-        /// Recovery takes it for a loss, and sends something again. Otherwise it waits, and so should the controller.
+        /// True when recovery treats the gap as a loss and retransmits. Otherwise recovery waits, and the controller
+        /// should too.
         lost: bool,
     },
-    /// The retransmission timer ran out and the recovery policy acted on it.
+    /// The retransmission timer expired and the recovery policy acted on it.
     TimedOut,
-    /// A congestion notification packet came in.
+    /// A congestion notification packet was received.
     Cnp,
-    /// Packets left. Sent only to controllers with [`ControlInterest::sent`].
+    /// Packets were sent. Delivered only to controllers with [`ControlInterest::sent`].
     Sent {
         /// Payload bytes.
         bytes: u64,
     },
-    /// The time asked for with [`ControlActions::tick_after`] has come.
+    /// The time requested with [`ControlActions::tick_after`] is reached.
     Tick,
-    /// A datapath with flows reports on one of them. Sent instead of the others, and only to controllers with
-    /// [`ControlInterest::reports`].
+    /// A datapath with flows reports on one of them. Delivered instead of the other events, and only to controllers
+    /// with [`ControlInterest::reports`].
     Reported(FlowReport),
 }
 
-/// What a controller sees, read-only.
+/// Read-only state that a controller is given with an event.
 #[derive(Clone, Copy, Debug)]
 pub struct ControlView {
-    /// Now. Falcon's adaptive engine has it from [`FlowReport::t4`]: when the event happened, in steps of 131 ns. On a
-    /// thread nothing else tells the time, and where the whole NIC hears nothing for 2.1 s or more, multiples of
-    /// 2.199 s are missing.
+    /// Current time. Falcon's adaptive engine takes it from [`FlowReport::t4`]: the time of the event, in steps of 131
+    /// ns. When the engine runs on a thread, it has no other source of time; where the whole NIC receives nothing for
+    /// 2.1 s or more, multiples of 2.199 s are missing.
     pub now: Time,
     /// Rate of the local link.
     pub line_rate: BitRate,
     /// Payload bytes of a full packet.
     pub mtu: u32,
-    /// Packets outstanding: requests, and responses where they have numbers of their own. Always zero in Falcon's
-    /// adaptive engine, whose events do not tell.
+    /// Packets outstanding: requests, and responses where they have sequence numbers of their own. Always zero in
+    /// Falcon's adaptive engine, whose events do not carry it.
     pub in_flight: u64,
 }
 
-/// What a controller wants done; `None` leaves things as they are.
+/// Actions that a controller requests; `None` leaves a setting unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ControlActions {
-    /// The window from now on.
+    /// The window from now on, in packets.
     pub window: Option<Cwnd>,
     /// The sending rate from now on, above zero and at most the line rate.
     pub rate: Option<BitRate>,
-    /// Send a [`ControlEvent::Tick`] after this long; replaces an earlier wish. A datapath with flows has no ticks, and
-    /// an answer to [`ControlEvent::Reported`] asks for none.
+    /// Delay after which a [`ControlEvent::Tick`] is delivered; replaces an earlier request. A datapath with flows has
+    /// no ticks, and a response to [`ControlEvent::Reported`] requests none.
     pub tick_after: Option<Duration>,
-    /// What a datapath with flows is to do from now on: in answer to every [`ControlEvent::Reported`], and as a first
-    /// word for those that will report. A datapath without flows never looks at it.
+    /// Settings of a datapath with flows from now on: part of the response to every [`ControlEvent::Reported`], and the
+    /// initial settings of the flows that will report. A datapath without flows ignores it.
     pub flow: Option<FlowActions>,
 }
 
-/// The signals that a controller needs, and the frequent events that it asks for.
+/// The signals that a controller needs, and the frequent events that it subscribes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ControlInterest {
-    /// The signals that it cannot do without. A profile whose transport does not measure all of them is refused.
+    /// The signals that the controller requires. A profile whose transport does not measure all of them is refused.
     pub needs: Signals,
-    /// [`ControlEvent::Acked`].
+    /// True to receive [`ControlEvent::Acked`].
     pub acked: bool,
-    /// [`ControlEvent::Sent`].
+    /// True to receive [`ControlEvent::Sent`].
     pub sent: bool,
-    /// The receiver shall turn congestion marks into CNPs, at most one in this interval.
+    /// Makes the receiver turn congestion marks into CNPs, at most one in this interval.
     pub cnp_interval: Option<Duration>,
-    /// The receiver shall say in an acknowledgement (by its BECN bit) whether the packet that drew it was marked. Where
-    /// not every packet draws one, an acknowledgement speaks for all since the last.
+    /// Makes the receiver indicate in an acknowledgement (by its BECN bit) whether the packet that caused it was
+    /// marked. Where not every packet causes one, an acknowledgement covers all packets since the last.
     pub echo: bool,
-    /// A packet that is sent again may tell the round-trip time too, from when it was sent last. Where receivers drop
-    /// early packets (go-back-N) nothing else is sent after a loss for as long as there is something to repeat, and
-    /// an acknowledgement answers the last sending; after a timeout that was wrong it may answer the one before.
+    /// True when a retransmitted packet may be used for a round-trip measurement too, from its last transmission. Where
+    /// receivers drop out-of-order packets (go-back-N), nothing else is sent after a loss for as long as packets remain
+    /// to be retransmitted, and an acknowledgement belongs to the last transmission; after a spurious timeout it may
+    /// belong to the one before.
     pub resent: bool,
-    /// Understands [`ControlEvent::Reported`].
+    /// True when the controller processes [`ControlEvent::Reported`].
     pub reports: bool,
 }
 
-/// A congestion control algorithm, as its author writes it. The type itself is the private state of one queue pair.
+/// A congestion control algorithm, as its author writes it. The implementing type is the private state of one queue
+/// pair.
 pub trait Control: Pod {
     /// Name in plans and tables.
     const NAME: &'static str;
@@ -172,20 +176,20 @@ pub trait Control: Pod {
     const SUMMARY: &'static str;
     /// Tunables.
     const PARAMS: &'static [ParamSpec];
-    /// Of a [`ReportControl`](report_control::ReportControl): `ReportPolicy::of::<Self>()`.
+    /// The report policy of a [`ReportControl`](report_control::ReportControl): `ReportPolicy::of::<Self>()`.
     const REPORTS: ReportPolicy = ReportPolicy::NONE;
 
-    /// Required: the state of a fresh queue pair, and its first window and rate.
+    /// Required: returns the state of a new queue pair, and its first window and rate.
     fn start(params: &Params, view: &ControlView) -> (Self, ControlActions);
 
-    /// Required: which frequent events to be told about.
+    /// Required: returns the frequent events that the controller subscribes to.
     fn interest(params: &Params) -> ControlInterest;
 
-    /// Required: reacts to `event`.
+    /// Required: reacts to `event` and returns the actions to apply.
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions;
 }
 
-/// A [`Control`] algorithm with its type forgotten.
+/// A type-erased [`Control`] algorithm.
 #[derive(Clone, Copy, Debug)]
 pub struct ControlPolicy {
     /// See [`Control::NAME`].
@@ -198,7 +202,7 @@ pub struct ControlPolicy {
     pub state_bytes: usize,
     /// See [`Control::start`].
     pub start: fn(&Params, &ControlView) -> (PolicyState, ControlActions),
-    /// The same on a datapath that reports on flows: the answer says what those are to do.
+    /// The same as `start` on a datapath that reports on flows: the returned actions include the flows' settings.
     pub start_on_flows: fn(&Params, &ControlView) -> (PolicyState, ControlActions),
     /// See [`Control::interest`].
     pub interest: fn(&Params) -> ControlInterest,
@@ -209,7 +213,7 @@ pub struct ControlPolicy {
 }
 
 impl ControlPolicy {
-    /// Forgets the type of `T`.
+    /// Builds the type-erased policy of `T`.
     pub const fn of<T: Control>() -> Self {
         Self {
             name: T::NAME,
@@ -232,12 +236,14 @@ impl ControlPolicy {
         }
     }
 
-    /// Returns whether it runs on a datapath that reports on flows: it reads reports, or is [adapted](adapt).
+    /// Returns whether the controller runs on a datapath that reports on flows: it reads reports, or is
+    /// [adapted](adapt).
     pub fn takes_reports(&self, params: &Params) -> bool {
         (self.interest)(params).reports || self.state_bytes <= adapt::ADAPTED_STATE_MAX
     }
 
-    /// Whether its state travels, as [`carry`](report_control::ReportControl::carry) says of a fresh one.
+    /// Returns whether the controller's state travels in events and responses, as
+    /// [`carry`](report_control::ReportControl::carry) indicates for a new state.
     pub fn travels(&self, params: &Params) -> bool {
         let view = ControlView { now: Time::ZERO, line_rate: BitRate::gbps(100), mtu: 1_024, in_flight: 0 };
         let (mut state, _) = (self.start_on_flows)(params, &view);

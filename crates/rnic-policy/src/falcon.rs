@@ -1,4 +1,4 @@
-//! What a Falcon connection is made of beside its policies: the options of transport `falcon`.
+//! The properties of a Falcon connection beside its policies: the options of transport `falcon`.
 //!
 //! Sources: Falcon (SIGCOMM'25) sections 4 and 5; OCP Falcon Transport Protocol and RDMA over Falcon Transport, both
 //! Rev 0.9. Both ends of a connection must agree on order, errors and the number of flows.
@@ -8,120 +8,125 @@ use rnic_base::Duration;
 use crate::params::{ParamError, ParamSpec};
 use crate::paths::FLOWS_MAX;
 
-/// What a queue pair promises about order (RDMA over Falcon, section 6.2).
+/// The ordering guarantee of a queue pair (RDMA over Falcon, section 6.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum FalconOrdering {
-    /// As verbs have it, on an ordered connection: requests are executed one after the other.
+    /// Verbs ordering, on an ordered connection: requests are executed one after the other.
     #[default]
     Ordered,
-    /// On an unordered connection: data is placed as it comes, completions are in order at both ends.
+    /// On an unordered connection: data is placed as it arrives, completions are in order at both ends.
     Weak,
-    /// On an unordered connection: data is placed, and completions come, as packets do.
+    /// On an unordered connection: data is placed and requests complete in the order in which packets arrive.
     Unordered,
 }
 
-/// What an error does to a queue pair (RDMA over Falcon, section 6.3).
+/// The effect of an error on a queue pair (RDMA over Falcon, section 6.3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum FalconErrors {
-    /// As verbs have it: both queue pairs fail.
+    /// Verbs error handling: both queue pairs fail.
     #[default]
     Verbs,
-    /// The request completes in error, and everything else goes on.
+    /// The request completes in error, and the connection continues.
     CompleteInError,
 }
 
-/// How connections are kept from taking all resources (F-34 to F-36).
+/// The mechanism that keeps a connection from using all resources (F-34 to F-36).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum FalconIsolation {
-    /// Not.
+    /// No isolation.
     #[default]
     None,
-    /// Each may hold so many packets, and as many full ones' buffers, of each part.
+    /// Each connection may hold a fixed number of packets of each resource, and buffers for the same number of full
+    /// packets.
     Static,
-    /// Each may hold a share of what is free, as the adaptive engine says.
+    /// Each connection may hold a share of the free resources, as set by the adaptive engine.
     Dynamic,
 }
 
-/// Where the adaptive engine keeps what its policy knows of a connection (F-40).
+/// The location of the adaptive engine's per-connection state (F-40).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum AdaptiveForm {
-    /// In a table of its own.
+    /// In a table of the engine.
     #[default]
     Table,
-    /// Nowhere: it comes with each event, and goes back with the answer. Connections keep it.
+    /// In the connections: the state is sent with each event and returned with the response; the engine keeps none.
     Stateless,
-    /// In a table, of which lines are fetched ahead of the events that need them.
+    /// In a table whose lines are prefetched before the events that need them.
     Prefetching,
 }
 
-/// Where the adaptive engine runs.
+/// The place where the adaptive engine runs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum AdaptivePlace {
-    /// With the packets: in their time, or in that which [`FalconShape::fae_interface`] and [`FalconShape::fae_work`]
-    /// say.
+    /// In the datapath: in simulated time with the packets, or with the delays given by [`FalconShape::fae_interface`]
+    /// and [`FalconShape::fae_work`].
     #[default]
     Datapath,
-    /// On a thread of its own, in the time that this takes. No simulation has one: it could not be repeated.
+    /// On a separate thread, with the real latency of that thread. Not available in simulations, because they would not
+    /// be repeatable.
     Thread,
 }
 
 /// The options of a Falcon connection, as values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FalconShape {
-    /// Order.
+    /// Ordering guarantee.
     pub ordering: FalconOrdering,
-    /// Errors. [`FalconErrors::Verbs`] needs an order, in which one request is the first that fails; so what has none
-    /// completes in error (Rev 0.9, RDMA section 6) unless somebody says otherwise, which is refused.
+    /// Error handling. [`FalconErrors::Verbs`] needs an order, in which one request is the first that fails; therefore
+    /// an unordered connection completes requests in error (Rev 0.9, RDMA section 6) unless the user sets another
+    /// value, which is refused.
     pub errors: FalconErrors,
-    /// Somebody chose that.
+    /// True when the user set `errors` explicitly.
     pub errors_given: bool,
-    /// Paths of a connection: 1 to [`FLOWS_MAX`].
+    /// Flows (paths) of a connection: 1 to [`FLOWS_MAX`].
     pub flows: u8,
-    /// A packet beyond the receiver's window is dropped (the specification), instead of kept where there is room (the
-    /// paper).
+    /// True when a packet beyond the receiver's window is dropped (the specification) rather than kept where there is
+    /// space (the paper).
     pub drops_beyond: bool,
-    /// Who hears of packets that were dropped there sends no new requests in that window until its oldest packet is
-    /// acknowledged (the public simulator has something like it).
+    /// True when a sender that is notified of packets dropped beyond the window sends no new requests in that window
+    /// until its oldest packet is acknowledged (the public simulator has a similar mechanism).
     pub pauses_beyond: bool,
-    /// Bits of the receiver's request window: 64, 128, 256 or 512.
+    /// Width of the receiver's request window in bits: 64, 128, 256 or 512.
     pub request_window: u32,
-    /// Bits of the receiver's data window: 64, 128, 256 or 512.
+    /// Width of the receiver's data window in bits: 64, 128, 256 or 512.
     pub data_window: u32,
-    /// Packets under way in each window at most; a power of two.
+    /// Largest number of packets in flight in each window; a power of two.
     pub tx_window: u32,
-    /// Transactions under way at most; a power of two.
+    /// Largest number of transactions in flight; a power of two.
     pub outstanding: u32,
-    /// Isolation.
+    /// Isolation mechanism.
     pub isolation: FalconIsolation,
-    /// With [`FalconIsolation::Static`]: packets that a connection may hold of each part.
+    /// With [`FalconIsolation::Static`]: packets that a connection may hold of each resource.
     pub isolation_packets: u32,
     /// The NIC's resources, in percent of those of the public simulator's NIC of 200 Gbit/s.
     pub resources_percent: u32,
-    /// Somebody chose that. Otherwise a queue pair takes what its NIC has from the one before.
+    /// True when the user set `resources_percent` explicitly. Otherwise a queue pair uses the setting that its NIC has
+    /// from the previous queue pair.
     pub resources_given: bool,
-    /// A receiver acknowledges after so many packets of a flow.
+    /// A receiver acknowledges after this many packets of a flow.
     pub coalesce_count: u32,
-    /// Or so long after the first of them.
+    /// Largest delay of an acknowledgement after the first of those packets.
     pub coalesce_timeout: Duration,
-    /// Between the datapath and the adaptive engine, both ways together.
+    /// Latency between the datapath and the adaptive engine, both directions together.
     pub fae_interface: Duration,
-    /// The adaptive engine's work on an event. When this and the latency are zero, it answers at once.
+    /// Processing time of the adaptive engine for one event. When this and the latency are zero, it responds
+    /// immediately.
     pub fae_work: Duration,
-    /// Events that can wait for an adaptive engine that does not answer at once.
+    /// Number of events that can be queued for an adaptive engine that does not respond immediately.
     pub fae_queue: u32,
-    /// From so many percent of these on fewer events enter.
+    /// Queue occupancy, in percent of `fae_queue`, from which on fewer events are queued.
     pub fae_throttle: u32,
-    /// Where the adaptive engine's state lies.
+    /// Location of the adaptive engine's state.
     pub fae_form: AdaptiveForm,
-    /// Where it runs.
+    /// Place where the adaptive engine runs.
     pub fae_place: AdaptivePlace,
-    /// Switches write into its packets how congested they are (CSIG). Not an option: the builder of the network sets it
-    /// ([`Profile::set_network`](crate::Profile::set_network)).
+    /// True when switches write their congestion level into packets (CSIG). Not an option: the builder of the network
+    /// sets it ([`Profile::set_network`](crate::Profile::set_network)).
     pub csig: bool,
 }
 
 impl FalconShape {
-    /// The defaults.
+    /// The default options.
     pub const DEFAULT: Self = Self {
         ordering: FalconOrdering::Ordered,
         errors: FalconErrors::Verbs,
@@ -141,7 +146,7 @@ impl FalconShape {
         coalesce_timeout: Duration::from_us(8),
         fae_interface: Duration::ZERO,
         fae_work: Duration::ZERO,
-        // At 15 million a second, a quarter of a millisecond's.
+        // A quarter of a millisecond of events at 15 million a second.
         fae_queue: 4_096,
         fae_throttle: 100,
         fae_form: AdaptiveForm::Table,
@@ -149,7 +154,7 @@ impl FalconShape {
         csig: false,
     };
 
-    /// Every option with its present value, in the order of [`FALCON_PARAMS`].
+    /// Returns every option with its present value, in the order of [`FALCON_PARAMS`].
     pub fn values(&self) -> [u64; FALCON_PARAMS.len()] {
         [
             self.ordering as u64,
@@ -175,7 +180,7 @@ impl FalconShape {
         ]
     }
 
-    /// Sets the option `name` from text; whether there is one of that name.
+    /// Sets the option `name` from text; returns whether an option of that name exists.
     ///
     /// # Errors
     /// When the value is not legal.

@@ -1,39 +1,39 @@
-//! A field that a policy keeps on a NIC, in bits.
+//! A field that a policy stores on a NIC, with its size in bits.
 
-/// What there is one of for each.
+/// The object that has one instance of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Per {
-    /// Queue pair, both directions together.
+    /// One for each queue pair, both directions together.
     Connection,
-    /// Work request.
+    /// One for each work request.
     Wqe,
-    /// NIC.
+    /// One for each NIC.
     Nic,
 }
 
-/// One field.
+/// A field and its size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FootprintField {
-    /// What it is.
+    /// Description of the field.
     pub name: &'static str,
-    /// How large all of it is.
+    /// Total size in bits.
     pub bits: u64,
-    /// What it is there for.
+    /// The object that has one instance of the field.
     pub per: Per,
 }
 
 impl FootprintField {
-    /// A field of a connection.
+    /// Returns a field of a connection.
     pub const fn connection(name: &'static str, bits: u64) -> Self {
         Self { name, bits, per: Per::Connection }
     }
 
-    /// A field of a work request.
+    /// Returns a field of a work request.
     pub const fn wqe(name: &'static str, bits: u64) -> Self {
         Self { name, bits, per: Per::Wqe }
     }
 
-    /// A field that all connections share.
+    /// Returns a field that all connections share.
     pub const fn shared(name: &'static str, bits: u64) -> Self {
         Self { name, bits, per: Per::Nic }
     }

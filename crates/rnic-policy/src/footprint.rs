@@ -1,8 +1,9 @@
-//! What a transport's loss recovery keeps on a NIC, in bits: beside what every RoCE adapter keeps for go-back-N.
+//! State, in bits, that a transport's loss recovery stores on a NIC, beyond the state that every RoCE adapter stores
+//! for go-back-N.
 //!
-//! Source of the way to count: IRN (SIGCOMM'18) section 6.1 and FaSR (2025) sections III-D and V-A. A number follows
-//! from constants of the algorithm and from the width of its windows; none stands for itself. Congestion control is not
-//! counted, as in the papers: any of it goes with any recovery.
+//! Source of the counting method: IRN (SIGCOMM'18) section 6.1 and FaSR (2025) sections III-D and V-A. Every number
+//! follows from constants of the algorithm and from the width of its windows; none is given directly. Congestion
+//! control is not counted, as in the papers, because any congestion control can be combined with any recovery.
 
 use rnic_base::Psn;
 
@@ -11,32 +12,32 @@ use crate::field::{FootprintField, Per};
 use crate::profile::{PoolShape, Profile, Store};
 use crate::recovery::Placement;
 
-/// Bits of a packet sequence number.
+/// Width of a packet sequence number in bits.
 pub const PSN_BITS: u64 = Psn::MAX.value().count_ones() as u64;
 
-/// Bytes of a queue pair's context that every adapter has, whatever repairs its losses (FaSR section V-A).
+/// Bytes of a queue pair's context that every adapter has, independent of its loss recovery (FaSR section V-A).
 pub const CONTEXT_BYTES: u64 = 256;
 
-/// SRNIC keeps so much on the NIC for a queue pair, and its bitmaps in the host's memory (FaSR section V-A).
+/// Bits that SRNIC stores on the NIC for a queue pair; its bitmaps are in host memory (FaSR section V-A).
 const HOST_STATE_BITS: u64 = 12 * 8;
 
-/// Bitmaps of IRN (section 6.1): what has arrived and what acts at the responder, which responses have arrived at the
+/// Bitmaps of IRN (section 6.1): packets arrived and packets with an action at the responder, responses arrived at the
 /// requester, and selective acknowledgements at the senders of both.
 const RECEIVER_BITMAPS: u64 = 3;
 const SENDER_BITMAPS: u64 = 2;
 
 /// Lanes of a queue pair in FaSR's pool, each with a list of blocks and two counters (section III-D counts five).
 const POOL_LANES: u64 = 5;
-/// State of a unit beside those (section III-D: 20 bytes).
+/// Bits of other state of a unit (section III-D: 20 bytes).
 const UNIT_STATE_BITS: u64 = 20 * 8;
-/// Pointers to blocks at both ends of a list, and from a connection to its unit (section III-D: a byte each).
+/// Bits of a pointer to a block at either end of a list, or from a connection to its unit (section III-D: a byte each).
 const POINTER_BITS: u64 = 8;
-/// The compression counter of a lane, up to 1 K packets, and its `lost-cnt`.
+/// Bits of the compression counter of a lane, up to 1 K packets, and of its `lost-cnt`.
 const COMPRESSION_BITS: u64 = 10;
 const LOST_BITS: u64 = 3;
 
 impl Profile {
-    /// What its loss recovery keeps on a NIC.
+    /// Returns the fields that the profile's loss recovery stores on a NIC.
     pub fn footprint(&self) -> Vec<FootprintField> {
         let recovery = self.recovery.policy.footprint.iter().copied();
         if let Some(shape) = self.protocol.falcon() {
@@ -49,7 +50,7 @@ impl Profile {
         }
     }
 
-    /// Bits of all its fields for `per`.
+    /// Returns the total bits of the fields for `per`.
     pub fn footprint_bits(&self, per: Per) -> u64 {
         self.footprint().iter().filter(|field| field.per == per).map(|field| field.bits).sum()
     }
@@ -62,8 +63,8 @@ fn bitmaps(placement: Placement, width: u64) -> impl Iterator<Item = FootprintFi
     kept.into_iter().chain((placement == Placement::PlaceOutOfOrder).then_some(senders))
 }
 
-/// OCP Falcon Transport Protocol, Rev 0.9, section 9.1.1: bitmaps at both ends. Timer and counter of a packet under way
-/// are not counted: they are its context's.
+/// Returns the bitmaps at both ends (OCP Falcon Transport Protocol, Rev 0.9, section 9.1.1). Timer and counter of a
+/// packet in flight are not counted: they belong to the packet's context.
 fn falcon(shape: &FalconShape) -> [FootprintField; 2] {
     let (request, data) = (u64::from(shape.request_window), u64::from(shape.data_window));
     [
@@ -72,7 +73,7 @@ fn falcon(shape: &FalconShape) -> [FootprintField; 2] {
     ]
 }
 
-/// FaSR section III-D: units for connections that recover, and blocks of bitmaps.
+/// Returns the fields of FaSR's pool (section III-D): units for connections that recover, and blocks of bitmaps.
 fn pool(shape: PoolShape) -> Vec<FootprintField> {
     let (units, blocks) = (u64::from(shape.units), u64::from(shape.blocks));
     let unit = UNIT_STATE_BITS + POOL_LANES * (2 * POINTER_BITS + COMPRESSION_BITS + LOST_BITS);

@@ -1,14 +1,15 @@
-//! The contract kit: what every policy must survive before it may be registered.
+//! The contract kit: checks that every policy must pass before it may be registered.
 //!
-//! Each check drives a policy with a long, seeded, random but *legal* sequence of events, twice in lockstep, and looks
-//! at every answer. It needs no engine, so a policy that lives outside this repository can be held to it too:
+//! Each check drives a policy with a long, seeded, random but *legal* sequence of events, twice in lockstep, and
+//! verifies every action it returns. It needs no engine, so a policy outside this repository can be checked too:
 //!
 //! ```no_run
 //! # let policy: rnic_policy::RecoveryPolicy = todo!();
 //! rnic_policy::kit::check_recovery(&policy, 1, 10_000).expect("keeps the contract");
 //! ```
 //!
-//! [`report`] and [`Flows`] are for tests of a single policy: what a datapath reports, and what it makes of answers.
+//! [`report`] and [`Flows`] are for tests of a single policy: a datapath's report, and the settings in force after the
+//! policy's actions.
 
 mod control;
 mod lanes;
@@ -29,26 +30,26 @@ use crate::control::signals::Signals;
 use crate::control::{ControlActions, ControlInterest};
 use crate::params::{ParamSpec, Params};
 
-/// How a policy broke the contract, and how to see it again.
+/// A violation of the contract by a policy, with the values that reproduce it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("policy `{policy}` breaks its contract at step {step} of seed {seed}: {what}")]
 pub struct Violation {
-    /// Which policy.
+    /// Name of the policy.
     pub policy: &'static str,
     /// The seed of the run.
     pub seed: u64,
-    /// The event at which it happened.
+    /// Number of the event at which it happened.
     pub step: u64,
-    /// What was wrong.
+    /// Description of the violation.
     pub what: String,
 }
 
-/// Parameter values for a run: the defaults at first, then anything the table allows.
+/// Generates parameter values for a run: the defaults at first, then random values allowed by the table.
 fn draw_params(specs: &[ParamSpec], random: &mut RandomStream, use_defaults: bool) -> Params {
     let mut params = Params::defaults(specs);
     if !use_defaults {
         for (index, spec) in specs.iter().enumerate() {
-            // The ends of the range are where mistakes live.
+            // Errors are most likely at the bounds of the range.
             let value = match random.below(4) {
                 0 => spec.min,
                 1 => spec.max,
@@ -61,7 +62,7 @@ fn draw_params(specs: &[ParamSpec], random: &mut RandomStream, use_defaults: boo
     params
 }
 
-/// Checks that a controller asks for the events of the signals that it needs, and for no others.
+/// Checks that a controller subscribes to the events of the signals that it needs, and to no others.
 fn check_interest(interest: &ControlInterest) -> Result<(), String> {
     let needs = |signals| interest.needs.has_any(signals);
     let asks = [
@@ -77,7 +78,7 @@ fn check_interest(interest: &ControlInterest) -> Result<(), String> {
     }
 }
 
-/// Bounds that hold for every answer of a controller.
+/// Checks the bounds that hold for all actions of a controller.
 fn check_actions(actions: &ControlActions, line_rate: BitRate) -> Result<(), String> {
     if actions.window.is_some_and(|window| window.fixed() == 0) {
         return Err("sets a window of zero".to_owned());
@@ -93,7 +94,7 @@ fn check_actions(actions: &ControlActions, line_rate: BitRate) -> Result<(), Str
     Ok(())
 }
 
-/// Bounds that hold for every table of parameters.
+/// Checks the bounds that hold for every table of parameters.
 fn check_specs(policy: &'static str, specs: &[ParamSpec]) -> Result<(), Violation> {
     let violation = |what: String| Violation { policy, seed: 0, step: 0, what };
     if specs.len() > crate::params::PARAMS_MAX {

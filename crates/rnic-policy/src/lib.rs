@@ -1,4 +1,4 @@
-//! How a transport is programmed.
+//! The programming interface for transports.
 //!
 //! ```text
 //! ROOM     rnic-policy (red: every algorithm in the tree is written against this)
@@ -10,17 +10,17 @@
 //! Proved by kit tests here on deliberately broken policies; every registered policy passes the kit in rnic-transports
 //! ```
 //!
-//! Four kinds of policy share one shape, which Tonic (section 3.5), Linux (`tcp_congestion_ops`) and CCP found
+//! Four types of policy share one structure, which Tonic (section 3.5), Linux (`tcp_congestion_ops`) and CCP found
 //! independently: *event + read-only view + bounded private state in; new state + actions out*. A policy owns no clock
 //! and no memory beyond its state block, so the same code can run inline, behind a queue, on another thread, or be
 //! rebuilt as hardware; equal events always give equal actions.
 //!
-//! | kind | asked | decides |
+//! | type | called | decides |
 //! |---|---|---|
-//! | [`recovery`] | when acknowledgements, NACKs and timeouts come in | what to send again, how long to wait |
+//! | [`recovery`] | on acknowledgements, NACKs and timeouts | packets to retransmit, timeouts |
 //! | [`control`] | on acknowledgements, congestion marks, ticks | window and rate |
-//! | [`paths`] | before a packet leaves, and when the timer runs out | the label that switches hash |
-//! | [`schedule`] | when queue pairs gain or lose work | how much each may send in a turn, and how fast |
+//! | [`paths`] | before a packet is sent, and when the timer expires | the label that switches hash |
+//! | [`schedule`] | when queue pairs gain or lose work | packets per scheduling turn, and the rate |
 //!
 //! A [`profile::Profile`] composes one of each, under a name, into a transport.
 

@@ -1,16 +1,16 @@
-//! Tunables: declared once, read by the plan file, the command line, `rnic list` and the policy.
+//! Tunables: declared once, used by the plan file, the command line, `rnic list` and the policy.
 //!
-//! A policy declares a table of [`ParamSpec`]; the values live in a [`Params`] block of plain words, checked against
-//! the bounds when they are set. The policy reads them by the index that it declared.
+//! A policy declares a table of [`ParamSpec`]; the values are stored in a [`Params`] block of plain words, checked
+//! against the bounds when they are set. The policy reads them by the index that it declared.
 
 use core::str::FromStr;
 
 use rnic_base::{BitRate, Bytes, Duration, UnitError};
 
-/// Tunables of one policy, at most.
+/// Largest number of tunables of one policy.
 pub const PARAMS_MAX: usize = 17;
 
-/// What a parameter's word means and how people write it.
+/// The meaning of a parameter's word and its text form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParamUnit {
     /// A [`Duration`], in picoseconds. Written `100us`.
@@ -23,43 +23,47 @@ pub enum ParamUnit {
     Count,
     /// On or off. Written `true` or `false`.
     Switch,
-    /// One of these words, by its place.
+    /// One of these words, stored as its index.
     Choice(&'static [&'static str]),
 }
 
-/// Whose a parameter of a control policy is, where the recovery policy beside it has one of the same name. An adaptive
-/// engine computes times that a recovery policy would compute too, and must go by what the recovery policy was told.
+/// The owner of a control policy's parameter when the recovery policy has one of the same name. An adaptive engine
+/// computes times that a recovery policy would compute too, and must use the values set for the recovery policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ParamOwner {
-    /// Its policy's alone.
+    /// Owned by its policy alone.
     #[default]
     Policy,
-    /// Both policies': who sets one sets the other. Where recovery has none of that name it is the control policy's.
+    /// Owned by both policies: setting one sets the other. When the recovery policy has no parameter of that name, it
+    /// belongs to the control policy.
     Both,
-    /// As [`ParamOwner::Both`]; where recovery has none of that name it means nothing, and cannot be set.
+    /// Like [`ParamOwner::Both`]; when the recovery policy has no parameter of that name, it has no effect and cannot
+    /// be set.
     Recovery,
 }
 
 /// One tunable: its name, meaning, default and bounds, in the base unit of `unit`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParamSpec {
-    /// As written in plans: lower case with underscores.
+    /// Name in plans: lower case with underscores.
     pub name: &'static str,
-    /// How to read the word.
+    /// Interpretation of the word.
     pub unit: ParamUnit,
-    /// Value when nobody says otherwise.
+    /// Value when none is set.
     pub default: u64,
     /// Smallest legal value.
     pub min: u64,
     /// Largest legal value.
     pub max: u64,
-    /// One line: what it does and where the default comes from.
+    /// One line: its effect and the source of the default.
     pub help: &'static str,
-    /// Of a control policy: whether the recovery policy has it as well.
+    /// For a control policy: the relation to a recovery policy's parameter of the same name.
     pub owner: ParamOwner,
-    /// Of a control policy: without reports of flows ([`crate::FlowReport`]) it means nothing, and cannot be set.
+    /// For a control policy: true when the parameter has no effect without reports of flows ([`crate::FlowReport`]),
+    /// and cannot be set there.
     pub needs_reports: bool,
-    /// Of a path policy: where it chooses flows and not labels (Falcon), it means nothing, and cannot be set.
+    /// For a path policy: true when the parameter has no effect where the policy chooses flows and not labels (Falcon),
+    /// and cannot be set there.
     pub needs_labels: bool,
 }
 
@@ -84,63 +88,64 @@ impl ParamSpec {
         }
     }
 
-    /// A duration between zero and ten seconds.
+    /// Returns a duration parameter between zero and ten seconds.
     pub const fn duration(name: &'static str, default: Duration, help: &'static str) -> Self {
         let bounds = (0, Duration::from_secs(10).as_ps());
         Self::new(name, ParamUnit::Duration, default.as_ps(), bounds, help)
     }
 
-    /// A count between `min` and `max`.
+    /// Returns a count parameter between `min` and `max`.
     pub const fn count(name: &'static str, default: u64, min: u64, max: u64, help: &'static str) -> Self {
         Self::new(name, ParamUnit::Count, default, (min, max), help)
     }
 
-    /// On or off.
+    /// Returns an on/off parameter.
     pub const fn switch(name: &'static str, default: bool, help: &'static str) -> Self {
         Self::new(name, ParamUnit::Switch, default as u64, (0, 1), help)
     }
 
-    /// One of `words`.
+    /// Returns a parameter with one of `words` as value.
     pub const fn choice(name: &'static str, words: &'static [&'static str], default: u64, help: &'static str) -> Self {
         Self::new(name, ParamUnit::Choice(words), default, (0, words.len() as u64 - 1), help)
     }
 
-    /// A rate between 1 kbit/s and 10 Tbit/s.
+    /// Returns a rate parameter between 1 kbit/s and 10 Tbit/s.
     pub const fn rate(name: &'static str, default: BitRate, help: &'static str) -> Self {
         Self::new(name, ParamUnit::Rate, default.as_bps(), (1_000, 10_000_000_000_000), help)
     }
 
-    /// A size between `min` and `max` bytes.
+    /// Returns a size parameter between `min` and `max` bytes.
     pub const fn bytes(name: &'static str, default: u64, min: u64, max: u64, help: &'static str) -> Self {
         Self::new(name, ParamUnit::Bytes, default, (min, max), help)
     }
 
-    /// The same parameter, of a control policy whose recovery policy has it as well; see [`ParamOwner`].
+    /// Returns the same parameter with `owner`, for a control policy whose recovery policy has it as well; see
+    /// [`ParamOwner`].
     #[must_use]
     pub const fn owned_by(self, owner: ParamOwner) -> Self {
         Self { owner, ..self }
     }
 
-    /// The same parameter, of what a control policy decides by reports of flows alone.
+    /// Returns the same parameter, marked as used only for decisions based on reports of flows.
     #[must_use]
     pub const fn by_reports(self) -> Self {
         Self { needs_reports: true, ..self }
     }
 
-    /// The same parameter, of what a path policy does with labels alone.
+    /// Returns the same parameter, marked as used only where the path policy chooses labels.
     #[must_use]
     pub const fn by_labels(self) -> Self {
         Self { needs_labels: true, ..self }
     }
 
-    /// Whether it is a retransmission timeout: how long nothing need be heard from a peer that lives. What counts
-    /// patience in timeouts, and what stretches them for a slow path, goes by this. Policies call theirs so; a test of
-    /// the registry holds every recovery with a timeout to that.
+    /// Returns whether the parameter is a retransmission timeout: the longest silence expected from a peer that is
+    /// alive. Code that measures patience in timeouts, or lengthens timeouts for a slow path, uses this. The test is by
+    /// name; a test of the registry ensures that every recovery policy with a timeout uses these names.
     pub fn is_timeout(&self) -> bool {
         TIMEOUTS.contains(&self.name)
     }
 
-    /// `value` the way people write it.
+    /// Formats `value` in its text form.
     pub fn show(&self, value: u64) -> String {
         match self.unit {
             ParamUnit::Duration => Duration::from_ps(value).to_string(),
@@ -152,7 +157,7 @@ impl ParamSpec {
         }
     }
 
-    /// Reads and checks what somebody wrote.
+    /// Parses and checks a text value.
     ///
     /// # Errors
     /// When the text is not of the parameter's unit or outside its bounds.
@@ -183,55 +188,56 @@ impl ParamSpec {
     }
 }
 
-/// What retransmission timeouts are called. A floor or a first value is one; a bound for doubling (`rto_max`) is none.
+/// Names of retransmission timeouts. A minimum or an initial value counts as one; an upper bound for doubling
+/// (`rto_max`) does not.
 const TIMEOUTS: [&str; 4] = ["rto_low", "rto_high", "rto", FLOOR];
 
-/// The least timeout, where one is computed.
+/// Name of the minimum timeout, for policies that compute the timeout.
 pub(crate) const FLOOR: &str = "rto_min";
 
-/// Why a parameter could not be set.
+/// The reason a parameter could not be set.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParamError {
-    /// No such parameter.
+    /// No parameter of that name exists.
     #[error("unknown parameter `{name}`; there are: {known}")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The existing names.
         known: String,
     },
-    /// The quantity could not be read.
+    /// The quantity could not be parsed.
     #[error("parameter `{name}`: {source}")]
     Unit {
         /// The parameter.
         name: &'static str,
-        /// What is wrong with the quantity.
+        /// The error in the quantity.
         source: UnitError,
     },
-    /// The text is not of the right kind.
+    /// The text is not of the right type.
     #[error("parameter `{name}`: `{text}` is not {expected}")]
     NotA {
         /// The parameter.
         name: &'static str,
-        /// What was read.
+        /// The text that was read.
         text: String,
-        /// What would do.
+        /// Description of a valid value.
         expected: String,
     },
-    /// It changes nothing where the transport is to run.
+    /// The parameter has no effect in the configuration in which the transport is to run.
     #[error("parameter `{name}` means nothing here: {why}")]
     Unused {
         /// The parameter.
         name: &'static str,
-        /// What is otherwise there.
+        /// The reason it has no effect.
         why: &'static str,
     },
-    /// A legal quantity outside the bounds.
+    /// A valid quantity outside the bounds.
     #[error("parameter `{name}`: {value} is outside {min} to {max}")]
     OutOfBounds {
         /// The parameter.
         name: &'static str,
-        /// What was read.
+        /// The value that was read.
         value: String,
         /// Smallest legal value.
         min: String,
@@ -245,7 +251,7 @@ pub enum ParamError {
 pub struct Params([u64; PARAMS_MAX]);
 
 impl Params {
-    /// The defaults of `specs`.
+    /// Returns the defaults of `specs`.
     ///
     /// # Panics
     /// When the table is longer than [`PARAMS_MAX`].
@@ -260,7 +266,7 @@ impl Params {
         Self(values)
     }
 
-    /// The word of parameter `index`.
+    /// Returns the word of parameter `index`.
     #[inline]
     pub const fn get(&self, index: usize) -> u64 {
         self.0[index]
@@ -273,25 +279,25 @@ impl Params {
         self
     }
 
-    /// Parameter `index` as a duration.
+    /// Returns parameter `index` as a duration.
     #[inline]
     pub const fn duration(&self, index: usize) -> Duration {
         Duration::from_ps(self.0[index])
     }
 
-    /// Parameter `index` as a rate.
+    /// Returns parameter `index` as a rate.
     #[inline]
     pub const fn rate(&self, index: usize) -> BitRate {
         BitRate::bps(self.0[index])
     }
 
-    /// Parameter `index` as a switch.
+    /// Returns parameter `index` as a switch.
     #[inline]
     pub const fn is_on(&self, index: usize) -> bool {
         self.0[index] != 0
     }
 
-    /// Sets the parameter called `name` from text; `Ok(false)` when the table has no such name.
+    /// Sets the parameter called `name` from text; returns `Ok(false)` when the table has no such name.
     ///
     /// # Errors
     /// See [`ParamSpec::parse`].

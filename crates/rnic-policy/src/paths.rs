@@ -1,7 +1,7 @@
-//! Path choice: the label that switches hash, per packet.
+//! Path choice: the label that switches hash, for each packet.
 //!
-//! A label is abstract: a UDP source port for RoCEv2, an IPv6 flow label for Falcon, a number
-//! that the simulated switches mix into their hash.
+//! A label is abstract: a UDP source port for RoCEv2, an IPv6 flow label for Falcon, a number that the simulated
+//! switches include in their hash.
 
 use bytemuck::Pod;
 use rnic_base::Time;
@@ -13,12 +13,12 @@ use crate::state::PolicyState;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PathLabel(pub u16);
 
-/// Flows of a connection, at most: what three bits of a flow label can name.
+/// Largest number of flows of a connection: three bits of a flow label identify the flow.
 pub const FLOWS_MAX: usize = 8;
 
-/// How far the congestion window of each flow is open: its `fcwnd` less its unacknowledged packets (Falcon, SIGCOMM'25,
-/// section 4.3), in [parts](Self::PACKET) of a packet. Negative where the window has shrunk, or another flow's share
-/// was sent on it.
+/// Free congestion window of each flow: its `fcwnd` minus its unacknowledged packets (Falcon, SIGCOMM'25, section 4.3),
+/// in [parts](Self::PACKET) of a packet. Negative where the window has shrunk, or where another flow's share was sent
+/// on this flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpenWindows {
     open: [i32; FLOWS_MAX],
@@ -26,11 +26,11 @@ pub struct OpenWindows {
 }
 
 impl OpenWindows {
-    /// Packets are counted in 256ths: in an incast, where windows are about one packet and less, whole ones would make
-    /// all flows alike.
+    /// Parts of a packet. Packets are counted in 256ths because in an incast, where windows are about one packet or
+    /// less, whole packets would make all flows look equal.
     pub const PACKET: i32 = 256;
 
-    /// Those of `open`, by index of the flow.
+    /// Builds the windows from `open`, indexed by flow.
     ///
     /// # Panics
     /// When there are none, or more than [`FLOWS_MAX`].
@@ -41,29 +41,29 @@ impl OpenWindows {
         windows
     }
 
-    /// By index of the flow; at least one.
+    /// Returns the open windows, indexed by flow; at least one.
     #[inline]
     pub fn as_slice(&self) -> &[i32] {
         &self.open[..usize::from(self.count)]
     }
 }
 
-/// How packets are to be divided among the flows of a connection: by what their paths carry, as far as congestion
-/// windows show it.
+/// Weights for dividing packets among the flows of a connection, according to the capacity of their paths as shown by
+/// congestion windows.
 ///
-/// The public simulator of Falcon has weights of four bits, which it makes of a window's share of the sum. Here the
-/// widest window has the largest weight, and the others theirs in proportion, rounded to the nearest, but one at least:
-/// eight flows that share the sum would have no more than 1 and 2.
+/// The public simulator of Falcon has weights of four bits, computed from a window's share of the sum. Here the widest
+/// window has the largest weight, and the others have weights in proportion, rounded to the nearest, but at least one:
+/// with shares of the sum, eight flows would have only the weights 1 and 2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowWeights([u8; FLOWS_MAX]);
 
 impl FlowWeights {
     /// The largest weight.
     pub const MAX: u8 = 15;
-    /// Of flows that are all alike.
+    /// Weights of flows that are all equal.
     pub const EQUAL: Self = Self([1; FLOWS_MAX]);
 
-    /// Returns those of flows with `windows`, in any unit.
+    /// Returns the weights of flows with `windows`, in any unit.
     pub fn of(windows: impl Iterator<Item = u64>) -> Self {
         let mut widths = [0; FLOWS_MAX];
         widths.iter_mut().zip(windows).for_each(|(width, window)| *width = window);
@@ -76,55 +76,55 @@ impl FlowWeights {
         weights
     }
 
-    /// Returns that of `flow`, 1 to [`FlowWeights::MAX`].
+    /// Returns the weight of `flow`, 1 to [`FlowWeights::MAX`].
     #[inline]
     pub fn of_flow(&self, flow: usize) -> u8 {
         self.0[flow]
     }
 }
 
-/// What a path policy hears; each variant says from which protocols. Nobody tells it of acknowledgements: on Falcon,
-/// what paths are like shows in the windows that come with [`PathEvent::Choosing`].
+/// An event for a path policy; each variant states which protocols deliver it. Acknowledgements are not delivered: on
+/// Falcon, the state of paths is visible in the windows that come with [`PathEvent::Choosing`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathEvent {
-    /// A packet is about to leave: choose a label. The RoCE family sends it, only to policies that answer `true` to
-    /// [`Paths::per_packet`].
+    /// A packet is about to be sent: choose a label. Delivered by the RoCE family, only to policies for which
+    /// [`Paths::per_packet`] returns `true`.
     Sending {
-        /// Whether it was sent before.
+        /// True when the packet was sent before.
         retransmission: bool,
     },
-    /// A packet is about to leave on one of several flows that the connection keeps apart: choose one. Falcon sends it
-    /// for every packet that leaves for the first time, and nothing else; the answer is [`PathActions::flow`].
+    /// A packet is about to be sent on one of several flows of the connection: choose one. Falcon delivers it for every
+    /// packet that is sent for the first time, and no other event; the response is [`PathActions::flow`].
     Choosing {
-        /// How far each flow's window is open.
+        /// Free window of each flow.
         open: OpenWindows,
-        /// How packets should be divided, for policies that ask for it ([`Paths::WEIGHS`]); all alike for others.
+        /// Weights for dividing packets, for policies that request them ([`Paths::WEIGHS`]); all equal for others.
         weights: FlowWeights,
     },
-    /// The retransmission timer ran out. The RoCE family sends it.
+    /// The retransmission timer expired. Delivered by the RoCE family.
     TimedOut,
 }
 
-/// What a path policy sees.
+/// Read-only state that a path policy is given with an event.
 #[derive(Clone, Copy, Debug)]
 pub struct PathView {
-    /// Now.
+    /// Current time.
     pub now: Time,
-    /// A number fixed for the queue pair, the same in every run of the same plan and seed.
+    /// A constant of the queue pair, the same in every run of the same plan and seed.
     pub flow_hash: u64,
 }
 
-/// What a path policy wants done.
+/// Actions that a path policy requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PathActions {
     /// The label from this packet on; `None` keeps the last one.
     pub label: Option<PathLabel>,
-    /// The index of the flow for this packet, in answer to [`PathEvent::Choosing`]; `None` means flow 0. Who says
-    /// [`Paths::REORDERS`] names one; who does not is refused where a connection has several.
+    /// The index of the flow for this packet, in response to [`PathEvent::Choosing`]; `None` means flow 0. A policy
+    /// with [`Paths::REORDERS`] names a flow; a policy without it is refused where a connection has several flows.
     pub flow: Option<u8>,
 }
 
-/// A path policy, as its author writes it. The type itself is the private state of one queue pair.
+/// A path policy, as its author writes it. The implementing type is the private state of one queue pair.
 pub trait Paths: Pod {
     /// Name in plans and tables.
     const NAME: &'static str;
@@ -132,23 +132,23 @@ pub trait Paths: Pod {
     const SUMMARY: &'static str;
     /// Tunables.
     const PARAMS: &'static [ParamSpec];
-    /// Whether packets of one window may overtake each other because of this policy.
+    /// True when packets of one window may be reordered because of this policy.
     const REORDERS: bool;
 
-    /// Whether it goes by [`FlowWeights`], which cost something to keep.
+    /// True when the policy uses [`FlowWeights`], which cost something to maintain.
     const WEIGHS: bool = false;
 
-    /// Required: the state of a fresh queue pair and its first label.
+    /// Required: returns the state of a new queue pair and its first label.
     fn start(params: &Params, view: &PathView) -> (Self, PathLabel);
 
-    /// Required: whether to be asked before every packet.
+    /// Required: returns whether the policy is called before every packet.
     fn per_packet(params: &Params) -> bool;
 
-    /// Required: reacts to `event`.
+    /// Required: reacts to `event` and returns the actions to apply.
     fn on_event(&mut self, event: &PathEvent, view: &PathView, params: &Params) -> PathActions;
 }
 
-/// A [`Paths`] policy with its type forgotten.
+/// A type-erased [`Paths`] policy.
 #[derive(Clone, Copy, Debug)]
 pub struct PathPolicy {
     /// See [`Paths::NAME`].
@@ -172,7 +172,7 @@ pub struct PathPolicy {
 }
 
 impl PathPolicy {
-    /// Forgets the type of `T`.
+    /// Builds the type-erased policy of `T`.
     pub const fn of<T: Paths>() -> Self {
         Self {
             name: T::NAME,

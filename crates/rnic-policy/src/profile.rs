@@ -1,4 +1,4 @@
-//! Profiles: a transport is a composition of parts, under a name.
+//! Profiles: a transport is a composition of policies and protocol options, under a name.
 
 use rnic_base::limits::OUTSTANDING_PACKETS_MAX;
 use rnic_base::{AnyRing, Duration};
@@ -14,21 +14,21 @@ use crate::paths::PathPolicy;
 use crate::recovery::{Placement, RecoveryPolicy};
 use crate::schedule::SchedulePolicy;
 
-/// Whose headers the packets carry.
+/// The wire protocol of a profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
-    /// RoCEv2 as it is.
+    /// Standard RoCEv2.
     Roce,
     /// RoCEv2 with IRN's extensions.
     Irn,
     /// RoCEv2 with FaSR's extensions.
     Fasr,
-    /// Falcon: another packet, another pair of doors of the engine.
+    /// Falcon: a different packet format, and separate entry points of the engine.
     Falcon(FalconShape),
 }
 
 impl Protocol {
-    /// What Falcon's connections are made of; `None` for the RoCE family.
+    /// Returns the options of Falcon connections; `None` for the RoCE family.
     #[inline]
     pub const fn falcon(&self) -> Option<&FalconShape> {
         match self {
@@ -38,8 +38,8 @@ impl Protocol {
     }
 
     /// Returns the signals that a controller gets on this protocol. Only Falcon's acknowledgements carry the time of
-    /// reception and the level of the receiver's buffers, and only they have room for what switches write into packets
-    /// (CSIG), where those do.
+    /// reception and the level of the receiver's buffers, and only they have space for the values that switches write
+    /// into packets (CSIG), where switches do so.
     pub const fn measures(&self) -> Signals {
         let everywhere = Signals::ACKS
             .with(Signals::ROUND_TRIP)
@@ -59,104 +59,105 @@ impl Protocol {
     }
 }
 
-/// How many sequence spaces a direction has: the papers differ.
+/// The number of sequence spaces of a direction: the papers differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SequenceSpaces {
-    /// Responses use the numbers of the requests that asked for them: RoCE.
+    /// Responses use the sequence numbers of their requests: RoCE.
     Shared,
-    /// Requests and responses are numbered, acknowledged and recovered apart: IRN's sPSN and rPSN (section 5.4).
+    /// Requests and responses are numbered, acknowledged and recovered separately: IRN's sPSN and rPSN (section 5.4).
     Split,
-    /// Responses are packets of their source's own: numbered, acknowledged and recovered with its requests. FaSR
-    /// (section IV-D: a Read is a Write that the responder schedules).
+    /// Responses are numbered, acknowledged and recovered together with the responder's own requests. FaSR (section
+    /// IV-D: a Read is a Write that the responder schedules).
     Scheduled,
 }
 
-/// When a receiver acknowledges.
+/// When a receiver sends an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AckRule {
-    /// Every packet: IRN (section 5.2).
+    /// For every packet: IRN (section 5.2).
     EveryPacket,
-    /// When the sender asks: at the end of a message and every so many packets.
+    /// When the sender requests it: at the end of a message and at a fixed packet interval.
     OnRequest,
 }
 
-/// Where windows keep the bits of packets that are out of order.
+/// The storage for the bits of out-of-order packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Store {
-    /// Ring bitmaps of every queue pair's own.
+    /// Ring bitmaps of each queue pair.
     #[default]
     Rings,
     /// One pool for all queue pairs of a NIC (FaSR section III-C).
     Pool(PoolShape),
-    /// Ring bitmaps that lie in the host's memory, behind the bus (SRNIC).
+    /// Ring bitmaps in host memory, accessed across the bus (SRNIC).
     Host,
 }
 
 /// The size of a shared pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolShape {
-    /// Level 1: as many queue pairs can recover selectively at a time.
+    /// Level 1: number of queue pairs that can recover selectively at the same time.
     pub units: u32,
-    /// Level 2: blocks of bitmaps.
+    /// Level 2: number of bitmap blocks.
     pub blocks: u32,
-    /// Bits of a block.
+    /// Size of a block in bits.
     pub block_bits: u32,
 }
 
 impl PoolShape {
-    /// The paper's: enough for a bandwidth-delay product of 500 packets and 2 % loss (FaSR section III-D).
+    /// The paper's values: enough for a bandwidth-delay product of 500 packets and 2 % loss (FaSR section III-D).
     pub const FASR: Self = Self { units: 20, blocks: 70, block_bits: 10 };
 }
 
-/// Units of a pool, at most: what a queue pair's pointer can name.
+/// Largest number of units in a pool: the range of a queue pair's pointer.
 pub const POOL_UNITS_MAX: u32 = 4_095;
 
-/// Blocks of a pool, at most.
+/// Largest number of blocks in a pool.
 pub const POOL_BLOCKS_MAX: u32 = 32_768;
 
-/// Bits of a block, at most: a machine word here.
+/// Largest size of a block in bits: one machine word in this implementation.
 pub const POOL_BLOCK_BITS_MAX: u32 = 64;
 
 /// A policy with the values of its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Configured<P> {
-    /// What to call.
+    /// The policy to call.
     pub policy: P,
-    /// What to call it with.
+    /// The parameters to pass to it.
     pub params: Params,
 }
 
-/// A transport: everything about a connection that is not verbs.
+/// A transport: all properties of a connection except its verbs semantics.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// Name in plans, tables and on the wire during connection set-up.
     pub name: &'static str,
     /// One line for `rnic list`.
     pub summary: &'static str,
-    /// Headers.
+    /// Wire protocol.
     pub protocol: Protocol,
     /// Sequence spaces.
     pub spaces: SequenceSpaces,
-    /// Acknowledgements.
+    /// Acknowledgement rule.
     pub acks: AckRule,
-    /// With [`AckRule::OnRequest`]: ask for an acknowledgement at least every so many packets.
+    /// With [`AckRule::OnRequest`]: an acknowledgement is requested at least once in this many packets.
     pub ack_every_packets: u32,
     /// Static bound on the packets in flight (IRN's BDP-FC, section 3.2); `None` leaves only `window_bits`.
     pub cap_packets: Option<u32>,
     /// Width of the bitmaps, for recovery that keeps any.
     pub window_bits: u32,
-    /// Where those bitmaps are.
+    /// Storage of those bitmaps.
     pub store: Store,
-    /// A packet that must be sent again leaves so long after that was found, at the earliest: it has to be fetched from
-    /// the host's memory (IRN section 6.3, mechanism I-26).
+    /// Delay between the detection of a loss and the earliest retransmission: the packet has to be fetched from host
+    /// memory (IRN section 6.3, mechanism I-26).
     pub retransmit_fetch: Duration,
     /// Bytes that the fabric adds to every frame of a reliable connection (IRN section 6.3, the worst case of headers).
     pub extra_header: u32,
-    /// A Write waits until earlier Writes of its queue pair to the same remote addresses have arrived, so that none of
-    /// their packets, sent again, is placed over it (IRN section 5.3.4). It matters where early packets are placed.
+    /// True when a Write waits until earlier Writes of its queue pair to the same remote addresses have arrived, so
+    /// that none of their packets, when retransmitted, overwrites its data (IRN section 5.3.4). Relevant where
+    /// out-of-order packets are placed.
     pub fence_overlaps: bool,
-    /// Acknowledgements say how many receives are posted, and a requester keeps to that (InfiniBand Architecture volume
-    /// 1, section 9.7.7.2; IRN section 5.4).
+    /// True when acknowledgements carry the number of posted receives, and a requester does not exceed it (InfiniBand
+    /// Architecture volume 1, section 9.7.7.2; IRN section 5.4).
     pub end_to_end_credits: bool,
     /// See [`MEASURED_TIMEOUTS`].
     pub measured_timeouts: bool,
@@ -170,7 +171,7 @@ pub struct Profile {
     pub schedule: Configured<SchedulePolicy>,
 }
 
-/// Options of the profile itself, beside those of its policies.
+/// Options of the profile itself, in addition to those of its policies.
 pub const PROFILE_PARAMS: &[ParamSpec] = &[
     ParamSpec::count(
         "cap_packets",
@@ -192,11 +193,11 @@ pub const PROFILE_PARAMS: &[ParamSpec] = &[
     ParamSpec::switch("end_to_end_credits", false, "receivers count their receives, senders keep to it (IBA 9.7.7.2)"),
 ];
 
-/// The option of all profiles that puts what is measured in the place of fixed times, where nobody knows the network.
-/// Timeouts follow the round trips of acknowledged packets, and back off (RFC 6298); before a timeout the ends of what
-/// is outstanding are sent once more (RFC 8985); a window shrinks where much of it is lost, or all of it; and a peer is
-/// given up when nothing at all has come from it for as long as its retries take. Without it timeouts are what the
-/// transport's own options say.
+/// Option of all profiles: uses measured values instead of fixed times, for networks of unknown properties. Timeouts
+/// follow the round trips of acknowledged packets, and back off (RFC 6298); before a timeout, the first and last
+/// packets of the outstanding range are retransmitted once (RFC 8985); a window shrinks when much or all of it is lost;
+/// and a peer is declared dead when nothing at all has been received from it for as long as its retries take. Without
+/// this option, timeouts are as given by the transport's own options.
 pub const MEASURED_TIMEOUTS: ParamSpec = ParamSpec::switch(
     "measured_timeouts",
     false,
@@ -210,26 +211,27 @@ pub const POOL_PARAMS: &[ParamSpec] = &[
     ParamSpec::count("pool_block_bits", 10, 1, POOL_BLOCK_BITS_MAX as u64, "bits of a block"),
 ];
 
-/// Why a composition cannot be right.
+/// The reason a composition is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// Out-of-order placement needs headers that let a packet be placed alone, and numbers that only data use.
+    /// Out-of-order placement needs headers that allow each packet to be placed on its own, and sequence numbers used
+    /// only by data.
     #[error("transport `{0}`: placing packets out of order needs IRN's or FaSR's headers and split sequence spaces")]
     PlacementNeedsIrn(&'static str),
-    /// The path policy reorders and the recovery policy takes any gap for a loss.
+    /// The path policy reorders and the recovery policy treats every gap as a loss.
     #[error(
         "transport `{0}`: `{1}` takes every gap for a loss, but paths `{2}` reorder packets; \
          set a NACK threshold or use one path"
     )]
     ReorderingTakenForLoss(&'static str, &'static str, &'static str),
-    /// The cap does not fit into the bitmaps.
+    /// The cap exceeds the width of the bitmaps.
     #[error("transport `{0}`: cap_packets {1} exceeds the widest bitmap, {max} packets", max = AnyRing::LARGEST)]
     CapExceedsWindow(&'static str, u32),
-    /// What FaSR's receivers count travels in its own acknowledgements only.
+    /// The loss counts of FaSR's receivers are carried only in FaSR's own acknowledgements.
     #[error("transport `{0}`: a shared pool and FaSR's headers need each other")]
     PoolNeedsFasr(&'static str),
-    /// The adaptive engine gives its program reports only, and the adapter that turns them into events needs eight
-    /// bytes of the state's block.
+    /// The adaptive engine delivers only reports to its controller, and the adapter that turns them into events needs
+    /// eight bytes of the state block.
     #[error(
         "transport `{0}`: `{1}` reads no reports of flows, which are all that Falcon's adaptive engine has, and its \
          state leaves no place for what makes them into events: {max} bytes at most",
@@ -239,36 +241,38 @@ pub enum ProfileError {
     /// The controller needs signals that the transport does not measure.
     #[error("transport `{0}`: controller `{1}` needs {2}, which this transport does not measure")]
     NotMeasured(&'static str, &'static str, Signals),
-    /// The controller needs what switches write into packets, and here none does.
+    /// The controller needs values that switches write into packets, and no switch of the network writes them.
     #[error("transport `{0}`: controller `{1}` needs {2}, which no switch here writes (simulations: [switch.csig])")]
     NotStamped(&'static str, &'static str, Signals),
-    /// Between a datapath and a stateless engine travels what fits into a record, and not every policy's state does.
+    /// The state exchanged between a datapath and a stateless engine must fit into a record, and this policy's state
+    /// does not.
     #[error("transport `{0}`: `{1}` needs a memory for its state, which does not travel: fae_form cannot be stateless")]
     StateDoesNotTravel(&'static str, &'static str),
-    /// A thread's latency is what it is.
+    /// The latency of a thread cannot be configured.
     #[error(
         "transport `{0}`: an adaptive engine on a thread takes the time that it takes, so fae_interface and fae_work \
          would mean nothing: leave them at 0"
     )]
     ThreadWithLatency(&'static str),
-    /// What a connection may hold is fixed in one kind of isolation only.
+    /// The share of a connection is fixed in only one type of isolation.
     #[error("transport `{0}`: isolation_packets {1} would mean nothing without isolation=static: set that, or neither")]
     NoFixedShares(&'static str, u32),
-    /// Without order no request is the first that fails.
+    /// Without order, no request is the first that fails.
     #[error(
         "transport `{0}`: with errors=verbs all requests fail behind the first that does, and unordered has no first: \
          leave errors out, or set ordering=weak"
     )]
     VerbsErrorsNeedOrder(&'static str),
-    /// Only Falcon's windows keep when each packet left.
+    /// Only Falcon's windows store the transmit time of each packet.
     #[error("transport `{0}`: `{1}` judges packets by when they left, which only Falcon's windows know")]
     NoTransmitTimes(&'static str, &'static str),
-    /// Falcon's connections take turns in a ring that no scheduling policy is asked about.
+    /// Falcon's connections are served in a ring, without a scheduling policy.
     #[error(
         "transport `{0}`: its connections send a packet in turn, whatever the policy: `schedule` would mean nothing"
     )]
     NothingToSchedule(&'static str),
-    /// A flow that no packet takes never reports, and its share of the first window stays in the connection's.
+    /// A flow that carries no packets never reports, and its share of the first window remains in the connection's
+    /// window.
     #[error(
         "transport `{0}`: paths `{1}` send every packet on the first flow, so flows={2} would mean nothing: choose \
          paths that spread packets, such as largest-window, spray or scatter, or set flows=1"
@@ -280,25 +284,25 @@ pub enum ProfileError {
          judges packets by when they left, such as rack-tlp or ooo-distance"
     )]
     RecoveryByNacks(&'static str, &'static str),
-    /// What makes a response a packet of the responder's own is in FaSR's headers only.
+    /// Only FaSR's headers allow a response to be a packet of the responder's own sequence space.
     #[error("transport `{0}`: responses in the responder's own sequence space and FaSR's headers need each other")]
     ScheduledNeedsFasr(&'static str),
-    /// FaSR says nothing of credits, and much of what it answers with has no room for them.
+    /// FaSR does not specify credits, and many of its response packets have no space for them.
     #[error("transport `{0}`: FaSR has no end-to-end credits: leave end_to_end_credits out")]
     NoCredits(&'static str),
-    /// Every packet is acknowledged, asked or not.
+    /// Every packet is acknowledged, whether or not the sender requests it.
     #[error("transport `{0}`: acknowledges every packet; ack_every_packets {1} would mean nothing: leave it at 1")]
     AcksNeedNoAsking(&'static str, u32),
 }
 
 impl Profile {
-    /// What the receiver does with early packets: what the recovery policy needs.
+    /// Returns the receiver's treatment of out-of-order packets: the one the recovery policy needs.
     #[inline]
     pub fn placement(&self) -> Placement {
         self.recovery.policy.placement
     }
 
-    /// Packets in flight at most, whatever the controller says.
+    /// Returns the largest number of packets in flight, independent of the controller.
     #[inline]
     pub fn in_flight_max(&self) -> u64 {
         let cap = self.cap_packets.map_or(OUTSTANDING_PACKETS_MAX, u64::from);
@@ -310,10 +314,10 @@ impl Profile {
         }
     }
 
-    /// Sets the option `name` from text: one of the profile's own, or a parameter of one of its policies.
+    /// Sets the option `name` from text: an option of the profile itself, or a parameter of one of its policies.
     ///
     /// # Errors
-    /// When no part knows the name, or the value is not legal.
+    /// When no part has an option of this name, or the value is not legal.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), ParamError> {
         if name == MEASURED_TIMEOUTS.name {
             self.measured_timeouts = MEASURED_TIMEOUTS.parse(text)? != 0;
@@ -366,18 +370,19 @@ impl Profile {
         Err(ParamError::Unknown { name: name.to_owned(), known: known.join(", ") })
     }
 
-    /// Says which signals the network gives beside those that ends measure on their own. A transport whose packets have
-    /// no room for one leaves it out.
+    /// Sets the signals that the network provides in addition to those that the ends measure on their own. A transport
+    /// whose packets have no space for a signal omits it.
     pub fn set_network(&mut self, gives: Signals) {
         if let Protocol::Falcon(shape) = &mut self.protocol {
             shape.csig = gives.has(Signals::CSIG);
         }
     }
 
-    /// As [`Profile::set`], where nobody has chosen the value: a default of whoever runs the transport.
+    /// Does the same as [`Profile::set`], for a value the user has not chosen: a default of the program that runs the
+    /// transport.
     ///
     /// # Errors
-    /// As there.
+    /// See [`Profile::set`].
     pub fn set_default(&mut self, name: &str, text: &str) -> Result<(), ParamError> {
         let given = self.protocol.falcon().map(|shape| (shape.resources_given, shape.errors_given));
         self.set(name, text)?;
@@ -387,7 +392,8 @@ impl Profile {
         Ok(())
     }
 
-    /// Whether who sets the option called as `spec`, of the control policy, sets that of the control policy.
+    /// Returns whether setting the option with the name of `spec`, a parameter of the control policy, sets it in the
+    /// control policy.
     fn is_set_in_control(&self, spec: &ParamSpec) -> bool {
         if !self.is_in_use(spec) {
             return false;
@@ -399,23 +405,24 @@ impl Profile {
         }
     }
 
-    /// Whether a parameter of a policy means anything: flows report to Falcon's adaptive engine alone, and are chosen
-    /// there in place of labels.
+    /// Returns whether a parameter of a policy has an effect: only Falcon's adaptive engine receives reports of flows,
+    /// and only there are flows chosen in place of labels.
     fn is_in_use(&self, spec: &ParamSpec) -> bool {
         if self.protocol.falcon().is_some() { !spec.needs_labels } else { !spec.needs_reports }
     }
 
-    /// Whether the scheduling policy is asked: connections of Falcon send a packet in turn, in a ring of their own.
+    /// Returns whether the scheduling policy is used: Falcon's connections send one packet per turn, in a ring of their
+    /// own.
     pub fn asks_scheduler(&self) -> bool {
         self.protocol.falcon().is_none()
     }
 
-    /// Whether the recovery policy has a parameter called as `spec`.
+    /// Returns whether the recovery policy has a parameter with the name of `spec`.
     fn is_of_recovery(&self, spec: &ParamSpec) -> bool {
         self.recovery.policy.params.iter().any(|own| own.name == spec.name)
     }
 
-    /// Every option with its present value.
+    /// Returns every option with its present value.
     pub fn options(&self) -> impl Iterator<Item = (&'static ParamSpec, u64)> {
         let own = [
             self.cap_packets.map_or(0, u64::from),
@@ -436,7 +443,7 @@ impl Profile {
             None => (PROFILE_PARAMS.iter().zip(own).collect(), Vec::new()),
             Some(shape) => (Vec::new(), FALCON_PARAMS.iter().zip(shape.values()).collect()),
         };
-        // What both have is listed as recovery's.
+        // A parameter that both policies have is listed for recovery.
         let is_listed = |(spec, _): &(&ParamSpec, u64)| match spec.owner {
             ParamOwner::Policy => self.is_in_use(spec),
             ParamOwner::Both => self.is_in_use(spec) && !self.is_of_recovery(spec),
@@ -452,9 +459,9 @@ impl Profile {
             .chain(of(self.schedule.policy.params, self.schedule.params).filter(|_| self.asks_scheduler()))
     }
 
-    /// What patience with a silent peer is counted in: the longest retransmission timeout; with Falcon, the floor under
-    /// what its adaptive engine computes, for the other is in force only until that has answered. `None` where there is
-    /// no timeout.
+    /// Returns the timeout by which patience with a silent peer is measured: the longest retransmission timeout; with
+    /// Falcon, the minimum of the timeout that its adaptive engine computes, because the configured timeout is in force
+    /// only until the engine has responded. `None` where there is no timeout.
     pub fn patience_timeout(&self) -> Option<Duration> {
         let is_falcon = self.protocol.falcon().is_some();
         let timeouts: Vec<_> = self.options().filter(|(spec, _)| spec.is_timeout()).collect();
@@ -463,10 +470,10 @@ impl Profile {
         floor.or(longest).filter(|timeout| *timeout > 0).map(Duration::from_ps)
     }
 
-    /// Refuses combinations that cannot be right.
+    /// Checks for invalid combinations.
     ///
     /// # Errors
-    /// The first rule that is broken.
+    /// The first rule that is violated.
     pub fn check(&self) -> Result<(), ProfileError> {
         let places = self.placement().keeps_early();
         if places && (self.protocol == Protocol::Roce || self.spaces == SequenceSpaces::Shared) {
@@ -520,7 +527,7 @@ impl Profile {
         }
     }
 
-    /// Refuses what Falcon's adaptive engine cannot run, or not as `shape` says.
+    /// Refuses policies that Falcon's adaptive engine cannot run, or cannot run in the form given by `shape`.
     fn check_adaptive(&self, shape: &FalconShape) -> Result<(), ProfileError> {
         let Configured { policy, params } = &self.control;
         if !policy.takes_reports(params) {

@@ -1,11 +1,11 @@
-//! Loss recovery: when is a packet lost, what is sent again, how long do we wait.
+//! Loss recovery: which packets are lost, which are retransmitted, and timeouts.
 //!
-//! The engine keeps the window (Tonic's fixed function): it moves the cumulative acknowledgement, records selective
-//! ones, remembers what is marked for retransmission, sends marked packets lowest first and before new ones, and runs
-//! one timer. The policy decides which packets to mark and what the timer does.
+//! The engine keeps the window (Tonic's fixed function): it advances the cumulative acknowledgement, records selective
+//! ones, stores which packets are marked for retransmission, sends marked packets lowest first and before new ones, and
+//! runs one timer. The policy decides which packets to mark and how to set the timer.
 //!
-//! Falcon's windows also keep when each packet left, so that policies can tell loss from reordering by time
-//! (RACK-TLP): they answer with a rule ([`LossRule`]), and looking through packets remains the window's work.
+//! Falcon's windows also store the transmit time of each packet, so that policies can distinguish loss from reordering
+//! by time (RACK-TLP): they return a rule ([`LossRule`]), and the window searches for the packets to which it applies.
 
 use bytemuck::Pod;
 use rnic_base::{AnyRing, Duration, Seq, SeqRange, Time};
@@ -14,170 +14,174 @@ use crate::field::FootprintField;
 use crate::params::{ParamSpec, Params};
 use crate::state::PolicyState;
 
-/// What a receiver does with packets that arrive before their turn: the papers differ.
+/// The receiver's treatment of out-of-order packets: the papers differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
     /// Drops them: go-back-N.
     Drop,
-    /// Writes them to their final place and completes in order: IRN (section 5.3).
+    /// Writes them to their final location and completes in order: IRN (section 5.3).
     PlaceOutOfOrder,
-    /// Does that with Writes (but for a last packet with immediate data, which takes a receive) and Read responses, and
-    /// drops early Sends and requests: RoCE's selective repeat. Its acknowledgements name the next packet expected and
-    /// nothing else that has arrived.
+    /// Places out-of-order Writes (except a last packet with immediate data, which consumes a receive) and Read
+    /// responses in the same way, and drops out-of-order Sends and requests: RoCE's selective repeat. Its
+    /// acknowledgements carry the next packet expected, and no other packet that has arrived.
     PlaceWrites,
 }
 
 impl Placement {
-    /// Whether any early packet is kept, so that windows need bitmaps and packets addresses of their own.
+    /// Returns whether any out-of-order packets are kept, so that windows need bitmaps and packets need addresses of
+    /// their own.
     #[inline]
     pub const fn keeps_early(self) -> bool {
         !matches!(self, Self::Drop)
     }
 }
 
-/// What happened to a window, after the window itself has been updated.
+/// An event of a window, delivered after the window itself has been updated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecoveryEvent {
-    /// The cumulative acknowledgement moved on.
+    /// The cumulative acknowledgement advanced.
     Acked {
-        /// By how many packets.
+        /// Number of packets newly acknowledged.
         packets: u64,
         /// Round-trip time of a packet that was sent once and is now acknowledged, when one was being timed.
         rtt: Option<Duration>,
     },
-    /// The receiver reports a gap: it expects `una`, and (if `sack` says so) has kept a later packet.
+    /// The receiver reports a gap: it expects `una`, and (when `sack` is set) has kept a later packet.
     Nacked {
         /// The out-of-order packet that was kept; `None` when the receiver keeps none.
         sack: Option<Seq>,
-        /// How much the receiver misses, where it counts that (FaSR section III-B).
+        /// Number of packets that the receiver misses, where it counts them (FaSR section III-B).
         losses: Option<LossReport>,
     },
-    /// The timer ran out.
+    /// The timer expired.
     TimedOut {
-        /// Whether it had been extended since it was last started.
+        /// True when it was extended since it was last started.
         extended: bool,
     },
-    /// A packet arrived that left, for the last time, at `sent`. Only to policies with [`Recovery::TIMES_PACKETS`].
+    /// A packet has arrived whose last transmission was at `sent`. Only for policies with [`Recovery::TIMES_PACKETS`].
     Delivered {
-        /// When it left: the beginning of the unit of time in which it did, where the peer echoes coarser times.
+        /// Transmit time: the start of the time unit in which it was sent, where the peer echoes coarser times.
         sent: Time,
-        /// How long its acknowledgement took, when it says so.
+        /// Time until its acknowledgement, when that carries it.
         rtt: Option<Duration>,
     },
-    /// Nothing was sent or acknowledged for as long as [`RecoveryActions::probe`] said. Only to policies with
+    /// No packet was sent or acknowledged for the time given by [`RecoveryActions::probe`]. Only for policies with
     /// [`Recovery::TIMES_PACKETS`].
     Quiet,
 }
 
-/// What FaSR's receivers say beside where the gap is (sections III-B and III-D).
+/// Loss information of FaSR's receivers in addition to the position of the gap (sections III-B and III-D).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LossReport {
-    /// Packets that the receiver misses below the highest that it has: `lost-cnt`.
+    /// Packets missing at the receiver below the highest received: `lost-cnt`.
     pub lost: u8,
-    /// There are more than the counter can say; it stands still until the recovery is over.
+    /// True when more are missing than the counter can hold; the counter then stays unchanged until the recovery is
+    /// complete.
     pub overflow: bool,
-    /// What made the receiver say so.
+    /// Cause of the report.
     pub cause: LossCause,
 }
 
-/// What a [`LossReport`] answers.
+/// The packet that caused a [`LossReport`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossCause {
-    /// An early packet, which it kept: SACK.
+    /// An out-of-order packet, which the receiver kept: SACK.
     Early,
-    /// A packet that was sent again, and had been missing: AACK. Not a gap by itself.
+    /// A retransmitted packet that had been missing: AACK. It does not indicate a gap by itself.
     Repaired,
-    /// A packet from behind the first gap and before the highest packet: what was sent again before it must be lost
-    /// again. It was dropped: FNACK.
+    /// A packet from beyond the first gap and below the highest packet, which indicates that the packets retransmitted
+    /// before it are lost again. The receiver dropped it: FNACK.
     Misplaced,
 }
 
 /// The sender's side of a window, read-only.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowView<'a> {
-    /// Now.
+    /// Current time.
     pub now: Time,
     /// The oldest packet not yet cumulatively acknowledged.
     pub una: Seq,
     /// The next packet that has never been sent.
     pub next: Seq,
-    /// The highest selectively acknowledged packet, when there is one above `una`.
+    /// The highest selectively acknowledged packet, if there is one above `una`.
     pub highest_sacked: Option<Seq>,
     /// Selectively acknowledged packets, as offsets from `una`; `None` when the window keeps no bitmap. Where packets
-    /// arrive before they are acknowledged (Falcon), those that have arrived.
+    /// are reported as arrived before they are acknowledged (Falcon), the packets that have arrived.
     pub sacked: Option<&'a AnyRing>,
 }
 
 impl WindowView<'_> {
-    /// Packets in flight the way IRN counts them (section 3.2): next sequence number minus last acknowledged one.
+    /// Returns the packets in flight as counted by IRN (section 3.2): next sequence number minus last acknowledged one.
     #[inline]
     pub fn in_flight(&self) -> u64 {
         self.next.since(self.una)
     }
 
-    /// Everything outstanding.
+    /// Returns the range of outstanding packets.
     #[inline]
     pub fn outstanding(&self) -> SeqRange {
         SeqRange::new(self.una, self.next)
     }
 }
 
-/// What to do with the retransmission timer.
+/// A change of the retransmission timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TimerChange {
-    /// The default: it restarts when the cumulative acknowledgement moves and after it ran out, else it runs on.
+    /// The default: the timer restarts when the cumulative acknowledgement advances and after it expired, and otherwise
+    /// continues.
     #[default]
     Keep,
-    /// Start it anew now.
+    /// Restart it now.
     Restart,
-    /// It ran out, but too early to act: wait this much longer. Legal only in answer to [`RecoveryEvent::TimedOut`].
+    /// The timer expired too early to act: wait this much longer. Legal only in response to
+    /// [`RecoveryEvent::TimedOut`].
     Extend(Duration),
 }
 
-/// Which packets are lost, said by time: all in `range` that have not arrived, whose last transmission is not later
-/// than `sent_until`, once it is `age` old. The window, which keeps the times, looks for them, now and when they
-/// come of age.
+/// A rule that declares packets lost by time: all packets in `range` that have not arrived, whose last transmission was
+/// not later than `sent_until`, once that transmission is `age` old. The window, which stores the times, searches for
+/// such packets when the rule is set and when more reach that age.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LossRule {
-    /// Where to look: within what is outstanding.
+    /// Range in which the rule applies: within the outstanding packets.
     pub range: SeqRange,
-    /// Packets sent later are not judged. Not in the future.
+    /// Latest transmit time to which the rule applies. Not in the future.
     pub sent_until: Time,
-    /// How long ago a packet must have been sent.
+    /// Time since transmission after which a packet is lost.
     pub age: Duration,
 }
 
-/// What a recovery policy wants done.
+/// Actions that a recovery policy requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RecoveryActions {
-    /// Send these again, except those acknowledged meanwhile. Must lie within what is outstanding.
+    /// Packets to retransmit, except those acknowledged in the meantime. Must lie within the outstanding range.
     pub retransmit: Option<SeqRange>,
-    /// What to do with the timer.
+    /// Change of the timer.
     pub timer: TimerChange,
-    /// From now on the timer runs this long; `Some(None)` switches it off.
+    /// Timeout from now on; `Some(None)` switches the timer off.
     pub rto: Option<Option<Duration>>,
-    /// Whether the sender is recovering from a loss: policies that declare [`Interest::Recovering`] hear of
+    /// True while the sender is recovering from a loss: policies that declare [`Interest::Recovering`] receive
     /// acknowledgements only then.
     pub recovering: bool,
-    /// From now on this is what is lost; replaces an earlier rule. Only from policies with [`Recovery::TIMES_PACKETS`].
+    /// Loss rule from now on; replaces an earlier rule. Only from policies with [`Recovery::TIMES_PACKETS`].
     pub lost: Option<LossRule>,
-    /// From now on a [`RecoveryEvent::Quiet`] follows when nothing is sent or acknowledged for so long; `Some(None)`
-    /// switches that off. Only from policies with [`Recovery::TIMES_PACKETS`].
+    /// Time without transmissions or acknowledgements after which a [`RecoveryEvent::Quiet`] is delivered from now on;
+    /// `Some(None)` switches that off. Only from policies with [`Recovery::TIMES_PACKETS`].
     pub probe: Option<Option<Duration>>,
 }
 
-/// Which acknowledgements a policy wants to hear of. Not hearing of them keeps the common case free of calls.
+/// The acknowledgements that are delivered to a policy. Without delivery the common case needs no call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interest {
-    /// None: NACKs and timeouts tell it enough.
+    /// None: NACKs and timeouts are sufficient.
     Never,
-    /// Those that arrive while it is recovering.
+    /// Acknowledgements that arrive while the policy is recovering.
     Recovering,
-    /// All of them, with round-trip times.
+    /// All acknowledgements, with round-trip times.
     Always,
 }
 
-/// A loss recovery algorithm, as its author writes it. The type itself is the private state of one window.
+/// A loss recovery algorithm, as its author writes it. The implementing type is the private state of one window.
 pub trait Recovery: Pod {
     /// Name in plans and tables.
     const NAME: &'static str;
@@ -185,51 +189,53 @@ pub trait Recovery: Pod {
     const SUMMARY: &'static str;
     /// Tunables.
     const PARAMS: &'static [ParamSpec];
-    /// Whether a gap alone makes it retransmit. Such a policy must not be combined with paths that reorder, unless
-    /// [`Recovery::tolerates_reordering`] says that its parameters allow for it.
+    /// True when a gap alone makes the policy retransmit. Such a policy must not be combined with paths that reorder,
+    /// unless [`Recovery::tolerates_reordering`] indicates that its parameters allow for it.
     const GAP_IS_LOSS: bool;
-    /// What the receiver must do with packets that arrive early for this algorithm to make sense.
+    /// The receiver's treatment of out-of-order packets that this algorithm requires.
     const PLACEMENT: Placement;
-    /// Whether the receiver reports gaps. If not, nothing but silence tells the sender of a loss.
+    /// True when the receiver reports gaps. If false, the sender detects a loss only by the absence of
+    /// acknowledgements.
     const REPORTS_GAPS: bool = true;
-    /// Whether it reckons with the time at which each packet was last sent. Only windows that keep it can run such a
-    /// policy (Falcon's); each flow of a window has a state of its own, and hears of its own packets.
+    /// True when the policy uses the time at which each packet was last sent. Only windows that store it (Falcon's) can
+    /// run such a policy; each flow of a window has a state of its own, and receives the events of its own packets.
     const TIMES_PACKETS: bool = false;
-    /// What hardware would keep for it beside a RoCE adapter's own context and the windows' bitmaps.
+    /// State that hardware would keep for it in addition to a RoCE adapter's own context and the windows' bitmaps.
     const FOOTPRINT: &'static [FootprintField] = &[];
 
-    /// Required: the state of a window in which nothing is outstanding.
+    /// Required: returns the state of a window in which nothing is outstanding.
     fn start(params: &Params) -> Self;
 
-    /// Required: how long the timer runs at first; `None` means that it never does.
+    /// Required: returns the initial timeout; `None` means that the timer never runs.
     fn initial_rto(params: &Params) -> Option<Duration>;
 
-    /// Required: which acknowledgements to be told about, under these parameters.
+    /// Required: returns which acknowledgements are delivered to the policy, under these parameters.
     fn interest(params: &Params) -> Interest;
 
-    /// Required: reacts to `event`.
+    /// Required: reacts to `event` and returns the actions to apply.
     fn on_event(&mut self, event: &RecoveryEvent, view: &WindowView<'_>, params: &Params) -> RecoveryActions;
 
-    /// Optional: how long the timer runs at most, for an algorithm that backs off; `None` means for ever. Default: as
-    /// long as at first.
+    /// Optional: returns the longest timeout, for an algorithm that backs off; `None` means unlimited. Default: the
+    /// initial timeout.
     fn longest_rto(params: &Params) -> Option<Duration> {
         Self::initial_rto(params)
     }
 
-    /// Optional: whether the timer runs from the last packet sent, and not from the last acknowledgement. Default: no.
+    /// Optional: returns whether the timer runs from the last packet sent instead of from the last acknowledgement.
+    /// Default: no.
     fn times_last_sent(params: &Params) -> bool {
         let _ = params;
         false
     }
 
-    /// Optional: whether these parameters make it wait before it takes a gap for a loss. Default: no.
+    /// Optional: returns whether these parameters make it wait before it treats a gap as a loss. Default: no.
     fn tolerates_reordering(params: &Params) -> bool {
         let _ = params;
         !Self::GAP_IS_LOSS
     }
 }
 
-/// A [`Recovery`] algorithm with its type forgotten: what registries hold and engines call.
+/// A type-erased [`Recovery`] algorithm, as registries store and engines call it.
 #[derive(Clone, Copy, Debug)]
 pub struct RecoveryPolicy {
     /// See [`Recovery::NAME`].
@@ -265,7 +271,7 @@ pub struct RecoveryPolicy {
 }
 
 impl RecoveryPolicy {
-    /// Forgets the type of `T`.
+    /// Builds the type-erased policy of `T`.
     pub const fn of<T: Recovery>() -> Self {
         Self {
             name: T::NAME,

@@ -1,11 +1,11 @@
-//! Scheduling: which queue pair sends next, how much in its turn, and how fast.
+//! Scheduling: which queue pair sends next, the length of its turn, and its rate.
 //!
 //! The engine serves the queue pairs that can send in a ring, one turn each. A policy sets the length of a turn and, as
 //! SCR does (section 4.2), the *dequeue rate* of each queue pair: that one number shapes sending, host bus and
 //! receiver.
 //!
-//! The RoCE family asks it. Falcon's connections have a ring of their own, in which each sends a packet in turn; there
-//! a scheduler means nothing, and cannot be chosen.
+//! The RoCE family uses it. Falcon's connections have a ring of their own, in which each sends one packet per turn; a
+//! scheduler has no effect there and cannot be chosen.
 
 use bytemuck::Pod;
 use rnic_base::{BitRate, Duration, Time};
@@ -13,26 +13,26 @@ use rnic_base::{BitRate, Duration, Time};
 use crate::params::{ParamSpec, Params};
 use crate::state::PolicyState;
 
-/// What a scheduler hears, about one queue pair.
+/// An event for a scheduler, about one queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScheduleEvent {
-    /// It has work and had none.
+    /// The queue pair has work to send and had none before.
     Activated,
-    /// It has no work left.
+    /// The queue pair has no work left.
     Drained,
-    /// Its turn ended.
+    /// The queue pair's turn ended.
     Served {
-        /// Payload bytes it sent in the turn.
+        /// Payload bytes sent in the turn.
         bytes: u64,
     },
-    /// The time asked for with [`ScheduleActions::tick_after`] has come.
+    /// The time requested with [`ScheduleActions::tick_after`] is reached.
     Tick,
 }
 
-/// What a scheduler sees.
+/// Read-only state that a scheduler is given with an event.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduleView {
-    /// Now.
+    /// Current time.
     pub now: Time,
     /// Rate of the local link.
     pub line_rate: BitRate,
@@ -40,18 +40,18 @@ pub struct ScheduleView {
     pub active: u32,
 }
 
-/// What a scheduler wants done, for the queue pair that the event is about; `None` leaves things as they are.
+/// Actions that a scheduler requests for the queue pair that the event is about; `None` leaves a setting unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ScheduleActions {
     /// Packets in a turn from now on, at least one.
     pub turn_packets: Option<u32>,
     /// Dequeue rate from now on; `Some(None)` lifts the limit.
     pub dequeue_rate: Option<Option<BitRate>>,
-    /// Send a [`ScheduleEvent::Tick`] after this long.
+    /// Delay after which a [`ScheduleEvent::Tick`] is delivered.
     pub tick_after: Option<Duration>,
 }
 
-/// A scheduler, as its author writes it. The type itself is the private state of one queue pair.
+/// A scheduler, as its author writes it. The implementing type is the private state of one queue pair.
 pub trait Schedule: Pod {
     /// Name in plans and tables.
     const NAME: &'static str;
@@ -60,17 +60,18 @@ pub trait Schedule: Pod {
     /// Tunables.
     const PARAMS: &'static [ParamSpec];
 
-    /// Required: the state of a fresh queue pair and its first turn and rate.
+    /// Required: returns the state of a new queue pair and its first turn and rate.
     fn start(params: &Params, view: &ScheduleView) -> (Self, ScheduleActions);
 
-    /// Required: whether it wants to hear any event at all; a static scheduler answers `false` and costs nothing.
+    /// Required: returns whether the scheduler receives events; a static scheduler returns `false` and costs nothing at
+    /// run time.
     fn listens(params: &Params) -> bool;
 
-    /// Required: reacts to `event`.
+    /// Required: reacts to `event` and returns the actions to apply.
     fn on_event(&mut self, event: &ScheduleEvent, view: &ScheduleView, params: &Params) -> ScheduleActions;
 }
 
-/// A [`Schedule`] with its type forgotten.
+/// A type-erased [`Schedule`].
 #[derive(Clone, Copy, Debug)]
 pub struct SchedulePolicy {
     /// See [`Schedule::NAME`].
@@ -90,7 +91,7 @@ pub struct SchedulePolicy {
 }
 
 impl SchedulePolicy {
-    /// Forgets the type of `T`.
+    /// Builds the type-erased policy of `T`.
     pub const fn of<T: Schedule>() -> Self {
         Self {
             name: T::NAME,

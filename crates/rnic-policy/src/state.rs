@@ -1,21 +1,22 @@
 //! A policy's private memory: a small block of plain data.
 //!
-//! Tonic gives a program a context of fixed width, Linux a block of `ICSK_CA_PRIV_SIZE` bytes checked when built; so do
-//! we. The block is [`bytemuck::Pod`], which means: no pointers, no padding, comparable and copyable byte for byte.
-//! That is what lets a policy move to another thread, to a program loaded at run time or into registers.
+//! Tonic gives a program a context of fixed width, Linux a block of `ICSK_CA_PRIV_SIZE` bytes that is checked at build
+//! time; this crate does the same. The block is [`bytemuck::Pod`]: it has no pointers and no padding, and can be
+//! compared and copied byte for byte. Therefore a policy can be moved to another thread, to a program loaded at run
+//! time or into registers.
 
 use bytemuck::{Pod, Zeroable};
 
 /// Words of one policy's state: 64 bytes, one cache line. Tonic's six programs need 1 to 30 bytes, Swift about 50.
 pub const STATE_WORDS: usize = 8;
 
-/// The state block, as the engine keeps it: without knowing what is inside.
+/// The state block as the engine keeps it: opaque bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct PolicyState([u64; STATE_WORDS]);
 
 impl PolicyState {
-    /// A block that holds `inner`, the rest zero.
+    /// Returns a block that holds `inner`, with the rest zero.
     #[inline]
     pub fn of<T: Pod>(inner: T) -> Self {
         let mut state = Self::default();
@@ -23,7 +24,7 @@ impl PolicyState {
         state
     }
 
-    /// The policy's own view of its block.
+    /// Returns the policy's typed view of its block.
     ///
     /// A `T` larger or more aligned than the block does not compile.
     #[inline]

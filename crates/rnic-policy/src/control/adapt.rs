@@ -1,29 +1,29 @@
-//! Controllers that hear of events, on a datapath that reports on flows: Falcon.
+//! Adapter for event-driven controllers on a datapath that reports on flows (Falcon).
 //!
-//! A controller that does not read reports itself ([`super::ControlInterest::reports`]) is told what a report means in
-//! events, and what it answers is made into what the datapath is to do:
+//! For a controller that does not read reports itself ([`super::ControlInterest::reports`]), each report is translated
+//! into events, and the actions the controller returns are translated into settings of the datapath:
 //!
 //! | report | event |
 //! |---|---|
-//! | `sent` | `Sent`, a full packet each |
-//! | `marked`, where it asks for CNPs | `Cnp`, one in its interval |
-//! | `lost`, or a NACK for want of resources | `Nacked { lost: true }` |
-//! | `acked`, the round trip less the receiver's wait, `marked` | `Acked`; `in_flight` is in the view |
+//! | `sent` | `Sent`, counting each as a full packet |
+//! | `marked`, where the controller requests CNPs | `Cnp`, one in its interval |
+//! | `lost`, or a NACK for shortage of resources | `Nacked { lost: true }` |
+//! | `acked`, the round trip minus the receiver's delay, `marked` | `Acked`; `in_flight` is in the view |
 //! | a retransmission after a timeout | `TimedOut` |
 //!
-//! | answer | the datapath does |
+//! | action | setting of the datapath |
 //! |---|---|
 //! | `window` | `fcwnd` of the flow: its share of the window |
 //! | `rate` | the connection's `rate` |
 //! | `tick_after` | see below |
-//! | nothing | what is in force stays |
+//! | none | settings in force stay |
 //!
-//! Round trips come one after the other, as on the RoCE family: not more often than each takes. Times (RTO, RACK's,
-//! TLP's) stay the recovery policy's. One state stands for all flows of a connection.
+//! Round-trip samples do not overlap, as on the RoCE family: at most one per round trip. The timeouts (RTO, RACK, TLP)
+//! are left to the recovery policy. One state serves all flows of a connection.
 //!
-//! Deviation: an adaptive engine hears reports alone, so a tick that is due comes with the next report, before what
-//! that says, at the time for which it was asked. Of more than [`TICKS_MAX`] that are overdue the rest is left out:
-//! nothing was acknowledged in that time.
+//! Deviation: an adaptive engine receives only reports, so a tick that is due is delivered with the next report, before
+//! the report's own events, and with the time for which it was requested. When more than [`TICKS_MAX`] ticks are
+//! overdue, the rest are skipped: nothing was acknowledged in that time.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::Duration;
@@ -33,24 +33,26 @@ use super::{Control, ControlActions, ControlEvent, ControlView, Cwnd};
 use crate::params::Params;
 use crate::state::{PolicyState, STATE_WORDS};
 
-/// Bytes of state that a controller may have to be adapted: the rest of the block is the adapter's.
+/// Largest state, in bytes, of a controller that can be adapted: the rest of the block holds the adapter's own state.
 pub const ADAPTED_STATE_MAX: usize = (STATE_WORDS - 1) * size_of::<u64>();
 
-/// Overdue ticks that are made up for, at most, with a report.
+/// Largest number of overdue ticks that are delivered with one report.
 const TICKS_MAX: u32 = 64;
 
-/// A controller that sets no window leaves it to the datapath's own bounds: as wide as its widest window.
+/// Window used for a controller that sets none, which leaves the limit to the datapath: as wide as the datapath's
+/// widest window.
 const WINDOW_UNSET: Cwnd = Cwnd::packets(1_024);
 
-/// All of the free resources, as of a connection that meets no congestion.
+/// Alpha code for all of the free resources, as for a connection that meets no congestion.
 const ALPHA_CODE: u32 = 3;
 
-/// Asks for an acknowledgement of one packet in 8.5 at least.
+/// Code of the lowest ACK request rate: requests an acknowledgement for at least one packet in 8.5.
 const ACK_RATE_LEAST: u32 = 4;
 
-/// The adapter's state, the last word of the state's block: from its low bits on, when a tick is due (24, in ticks),
-/// if one is (1), when the last CNP was made (20, in [`CNP_STEP`] ticks), and when a round trip was last told (19, in
-/// ticks). Where the last two seem recent after a whole circle, 0.5 s and 69 ms, one CNP or round trip is left out.
+/// The adapter's state, in the last word of the state block. From the low bits: the time of the next tick (24 bits, in
+/// ticks), whether one is set (1 bit), the time of the last CNP (20 bits, in [`CNP_STEP`] ticks), and the time of the
+/// last round-trip sample (19 bits, in ticks). When either of the last two appears recent after a complete wrap, 0.5 s
+/// and 69 ms, one CNP or sample is left out.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(transparent)]
 struct Own(u64);
@@ -67,7 +69,7 @@ const fn mask(bits: u32) -> u64 {
 }
 
 impl Own {
-    /// Returns that of a connection that begins `now`: the last CNP and round trip were long ago.
+    /// Returns the state of a connection that starts at `now`, with the last CNP and round-trip sample far in the past.
     fn new(now: Ticks, tick: Option<Ticks>) -> Self {
         let cnp = u64::from(now.get() / CNP_STEP).wrapping_sub(1 << (CNP_BITS - 1)) & mask(CNP_BITS);
         let round_trip = u64::from(now.get()).wrapping_sub(1 << (ROUND_TRIP_BITS - 1)) & mask(ROUND_TRIP_BITS);
@@ -85,7 +87,7 @@ impl Own {
         self.0 |= due.map_or(0, |due| u64::from(due.get()) | TICK_SET);
     }
 
-    /// Returns whether the last CNP was `interval` ago or longer, and if so notes one `now`.
+    /// Returns whether the last CNP was at least `interval` ago; if so, records one at `now`.
     fn takes_cnp(&mut self, now: Ticks, interval: Duration) -> bool {
         let steps = u64::from(now.get() / CNP_STEP) & mask(CNP_BITS);
         let passed = steps.wrapping_sub(self.0 >> CNP_AT) & mask(CNP_BITS);
@@ -96,7 +98,7 @@ impl Own {
         is_due
     }
 
-    /// Returns whether the last round trip was told `rtt` ago or longer, and if so notes one `now`.
+    /// Returns whether the last round-trip sample was at least `rtt` ago; if so, records one at `now`.
     fn takes_round_trip(&mut self, now: Ticks, rtt: Ticks) -> bool {
         let ticks = u64::from(now.get()) & mask(ROUND_TRIP_BITS);
         let passed = ticks.wrapping_sub(self.0 >> ROUND_TRIP_AT) & mask(ROUND_TRIP_BITS);
@@ -108,7 +110,7 @@ impl Own {
     }
 }
 
-/// A controller's state, and behind it the adapter's.
+/// A controller's state, followed by the adapter's.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Block {
@@ -116,7 +118,7 @@ struct Block {
     own: Own,
 }
 
-/// Returns the state of a fresh connection, and its first answer with what flows are to do.
+/// Returns the state of a new connection, and its first actions with the settings of the flows.
 pub(super) fn start<T: Control>(params: &Params, view: &ControlView) -> (PolicyState, ControlActions) {
     let (state, actions) = T::start(params, view);
     let mut state = PolicyState::of(state);
@@ -142,7 +144,8 @@ pub(super) fn start<T: Control>(params: &Params, view: &ControlView) -> (PolicyS
     (state, ControlActions { flow: Some(flow), ..actions })
 }
 
-/// Tells the controller with `state` what `report` means, and returns what its flow is to do.
+/// Delivers the events that `report` translates to, to the controller with `state`, and returns the settings of the
+/// report's flow.
 pub(super) fn on_report<T: Control>(
     state: &mut PolicyState,
     report: &FlowReport,
@@ -181,13 +184,13 @@ pub(super) fn on_report<T: Control>(
     ControlActions { flow: Some(flow), ..ControlActions::default() }
 }
 
-/// A controller, for the time of a report.
+/// A controller and its context while one report is processed.
 struct Adapted<'a, T> {
     state: &'a mut PolicyState,
     params: &'a Params,
     view: ControlView,
     now: Ticks,
-    /// The controller's answers to this report: of each kind the last counts.
+    /// The controller's actions during this report; for each action the last one counts.
     said: ControlActions,
     of: core::marker::PhantomData<fn() -> T>,
 }
@@ -197,7 +200,7 @@ impl<T: Control> Adapted<'_, T> {
         &mut self.state.get_mut::<Block>().own
     }
 
-    /// Tells of `event`, which happened `ago`.
+    /// Delivers `event`, which happened `ago` before the report.
     fn tell(&mut self, event: ControlEvent, ago: Ticks) {
         let now = self.view.now.as_ps().saturating_sub(ago.duration().as_ps());
         let view = ControlView { now: rnic_base::Time::from_ps(now), ..self.view };
@@ -210,14 +213,14 @@ impl<T: Control> Adapted<'_, T> {
         }
     }
 
-    /// Lets ticks act that are due, each at its time.
+    /// Delivers the ticks that are due, each with the time at which it was due.
     fn tick(&mut self) {
         for _ in 0..TICKS_MAX {
             let Some(due) = self.own().tick().filter(|due| !is_before(self.now, *due)) else { return };
             self.own().set_tick(None);
             self.tell(ControlEvent::Tick, self.now.since(due));
         }
-        // The rest is left out: the next is due now.
+        // The remaining overdue ticks are skipped: the next is due now.
         if self.own().tick().is_some() {
             let now = self.now;
             self.own().set_tick(Some(now));
@@ -240,7 +243,7 @@ impl<T: Control> Adapted<'_, T> {
         }
         let is_answer = !matches!(report.kind, ReportKind::Retransmitted { .. });
         let rtt = (is_answer && interest.acked).then(|| report.fabric_delay()).filter(|rtt| *rtt > Ticks::ZERO);
-        // As on the RoCE family, which times one packet after the other.
+        // Samples do not overlap, as on the RoCE family, which times one packet after the other.
         let rtt = rtt.filter(|rtt| self.own().takes_round_trip(report.t4, *rtt));
         if interest.acked && (report.acked > 0 || rtt.is_some()) {
             let marked = if interest.echo { report.marked.min(report.acked) } else { 0 };
@@ -257,7 +260,7 @@ impl<T: Control> Adapted<'_, T> {
     }
 }
 
-/// Returns `from` and `after` later, in ticks; half of their circle later at most.
+/// Returns the time `after` later than `from`, in ticks; at most half of the wrap period later.
 fn after_ticks(from: Ticks, after: Duration) -> Ticks {
     let later = Ticks::of(after).get().clamp(1, Ticks::MAX.get() / 2);
     Ticks::new(from.get().wrapping_add(later))
@@ -268,13 +271,13 @@ fn is_before(earlier: Ticks, later: Ticks) -> bool {
     0 < span && span <= Ticks::MAX.get() / 2
 }
 
-/// Returns `window` as a record can tell it.
+/// Returns `window` limited to the values that a record can hold.
 fn recorded(window: Cwnd) -> Cwnd {
     let steps = (window.min(FlowActions::FCWND_MAX).fixed() >> 6).max(1);
     Cwnd::from_fixed(steps << 6)
 }
 
-/// Returns how often to ask for acknowledgements: four times in a window, where that is not less than the least rate.
+/// Returns the rate at which to request acknowledgements: four times per window, but at least the lowest rate.
 fn ack_rate(window: Cwnd) -> AckRate {
     let code = (window.whole_packets() / 2).saturating_sub(1).checked_ilog2().unwrap_or(0);
     AckRate::code(code.min(ACK_RATE_LEAST))

@@ -1,27 +1,28 @@
-//! Several reports at once, field by field: what a controller needs to work on independent connections side by side.
+//! Reports in batches, stored field by field, for controllers that process independent connections in parallel.
 //!
-//! Our choice; no source has it. One report after the other is bound by the chain of its own steps; side by side,
-//! steps of the same kind stand together and the processor does several in one instruction. Decisions must not show
-//! it: a lane that a controller has worked on is answered exactly as [`ControlEvent::Reported`] would have been.
+//! This is our choice and has no source. Processing one report after the other is bound by the dependency chain of its
+//! own steps; in a batch, equal steps of several reports are adjacent and the processor executes several in one
+//! instruction. Decisions must not depend on it: a lane that a controller has processed has the same response as
+//! [`ControlEvent::Reported`] would have given.
 //!
-//! Only acknowledgements come this way, and of their fields those that a controller needs today. Everything else is
-//! rare: it is reported alone.
+//! Only acknowledgements are batched, and of their fields only those that a controller needs today. All other events
+//! are rare and are reported one by one.
 //!
 //! [`ControlEvent::Reported`]: super::ControlEvent::Reported
 
 use super::Cwnd;
 use super::report::{AckRate, Alpha, FlowActions, FlowReport, Gap, RateLimit, Ticks};
 
-/// Reports side by side. Enough that work on one waits for no other's, few enough that all of it stays in the
-/// first-level cache and that two of one connection are rare.
+/// Number of reports in a batch. Large enough that work on one report does not wait for another's, small enough that
+/// the batch stays in the first-level cache and that two reports of one connection are rare.
 pub const LANES: usize = 16;
 
-/// A bit for each lane.
+/// A set of lanes, one bit for each.
 pub type LaneSet = u32;
 
 const _: () = assert!(LANES <= LaneSet::BITS as usize);
 
-/// Acknowledgements on connections that are all different. What a lane outside of the set holds means nothing.
+/// Acknowledgements on connections that are all different. The contents of a lane outside the set are undefined.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 pub struct Acks {
@@ -31,7 +32,7 @@ pub struct Acks {
     pub flows: [u32; LANES],
     /// See [`FlowReport::acked`](FlowReport::acked).
     pub acked: [u32; LANES],
-    /// Now: [`FlowReport::t4`](FlowReport::t4).
+    /// Time of the acknowledgement: [`FlowReport::t4`](FlowReport::t4).
     pub now: [Ticks; LANES],
     /// See [`FlowReport::rtt`](FlowReport::rtt).
     pub rtt: [Ticks; LANES],
@@ -44,7 +45,7 @@ pub struct Acks {
 }
 
 impl Acks {
-    /// Puts the fields of `report` into lane `lane`.
+    /// Writes the fields of `report` into lane `lane`.
     pub fn put(&mut self, lane: usize, report: &FlowReport) {
         self.flow[lane] = report.flow.into();
         self.flows[lane] = report.flows.into();
@@ -57,34 +58,34 @@ impl Acks {
     }
 }
 
-/// What a controller answers: [`FlowActions`], field by field.
+/// Responses of a controller: [`FlowActions`], field by field.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 pub struct Answers {
-    /// The flow's window, with 10 fractional bits.
+    /// The flow's window in packets, with 10 fractional bits.
     pub fcwnd: [u32; LANES],
-    /// The window towards the NIC, in packets.
+    /// The window towards the receiving NIC, in packets.
     pub ncwnd: [u32; LANES],
     /// Pacing, in slots.
     pub gap: [u32; LANES],
-    /// Retransmission timeout.
+    /// Retransmission timeout, in ticks.
     pub rto: [Ticks; LANES],
-    /// RACK's timeout.
+    /// RACK's timeout, in ticks.
     pub rack: [Ticks; LANES],
-    /// Time until a tail loss probe.
+    /// Time until a tail loss probe, in ticks.
     pub tlp: [Ticks; LANES],
-    /// One for a new label, zero for none.
+    /// One to request a new flow label, zero for none.
     pub repath: [u32; LANES],
     /// Code of the share of resources for requests.
     pub alpha_requests: [u32; LANES],
     /// Code of the share of resources for responses.
     pub alpha_responses: [u32; LANES],
-    /// Code of how often to ask for acknowledgements.
+    /// Code of the rate at which to request acknowledgements.
     pub ack_rate: [u32; LANES],
 }
 
 impl Answers {
-    /// What lane `lane` says.
+    /// Returns the actions in lane `lane`.
     pub fn actions(&self, lane: usize) -> FlowActions {
         FlowActions {
             fcwnd: Cwnd::from_fixed(u64::from(self.fcwnd[lane]) << 6),
@@ -102,8 +103,8 @@ impl Answers {
     }
 }
 
-/// Where the state of each lane lies.
+/// Access to the controller state of each lane.
 pub trait StateLanes<S> {
-    /// The state of lane `lane`, below [`LANES`]. No two lanes of a set share one.
+    /// Returns the state of lane `lane`, below [`LANES`]. No two lanes of a set share one.
     fn state(&mut self, lane: usize) -> &mut S;
 }

@@ -1,86 +1,88 @@
-//! What a datapath with flows, timestamps and timers of its own reports to a controller, and what it is told: Falcon.
+//! Reports of a datapath that has flows, timestamps and timers of its own (Falcon) to a controller, and the settings
+//! the controller returns.
 //!
 //! Source: OCP Falcon Transport Protocol, Rev 0.9, section 10.6 (events and results of the rate update engine), and the
-//! Falcon paper (SIGCOMM'25), table 3, which has more signals and more results than the specification. Widths are
-//! those of the records (`rnic-fae`): whatever a report or an answer holds can be written into 512 bits.
+//! Falcon paper (SIGCOMM'25), table 3, which has more signals and more results than the specification. Widths are those
+//! of the records (`rnic-fae`): every value of a report or a response fits into the 512-bit records.
 //!
-//! A report speaks of one flow of one connection, and a flow has at most one report outstanding. What is in force comes
-//! with it, so that a controller may keep nothing at all ([`Carried`]).
+//! A report concerns one flow of one connection, and a flow has at most one report outstanding. The report contains the
+//! settings in force, so that a controller may keep no state at all ([`Carried`]).
 
 use rnic_base::{BitRate, Csig, Duration, Time};
 
 use super::Cwnd;
 
-/// An instant or a length of time in Falcon's unit: 24 bits of 2^17 ps (131.072 ns). Instants wrap every 2.199 s.
+/// A time or a duration in Falcon's unit: 24 bits of 2^17 ps (131.072 ns). Times wrap every 2.199 s.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Ticks(u32);
 
 impl Ticks {
-    /// Bits of a value.
+    /// Width of a value in bits.
     pub const BITS: u32 = 24;
-    /// No time.
+    /// The zero duration.
     pub const ZERO: Self = Self(0);
-    /// The longest length, 2.199 s.
+    /// The longest duration, 2.199 s.
     pub const MAX: Self = Self((1 << Self::BITS) - 1);
-    /// A tick is 2 to this power of picoseconds.
+    /// Base-2 logarithm of the picoseconds in a tick.
     const PS_LOG2: u32 = 17;
 
-    /// The low 24 bits of `value`.
+    /// Builds a value from the low 24 bits of `value`.
     #[inline]
     pub const fn new(value: u32) -> Self {
         Self(value & Self::MAX.0)
     }
 
-    /// `value`, or the largest that 24 bits hold.
+    /// Builds a value from `value`, limited to the largest that 24 bits hold.
     #[inline]
     pub const fn saturating(value: u64) -> Self {
         if value > Self::MAX.0 as u64 { Self::MAX } else { Self(value as u32) }
     }
 
-    /// The bits.
+    /// Returns the value in ticks.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// The instant `now`, as a clock with this resolution shows it.
+    /// Converts the time `now`, as a clock with this resolution shows it.
     #[inline]
     pub const fn at(now: Time) -> Self {
         Self::new(Self::count(now) as u32)
     }
 
-    /// Whole ticks until the instant `now`, of a clock that does not wrap.
+    /// Returns the whole ticks until the time `now`, of a clock that does not wrap.
     #[inline]
     pub const fn count(now: Time) -> u64 {
         now.as_ps() >> Self::PS_LOG2
     }
 
-    /// The instant at which such a clock shows `count`.
+    /// Returns the time at which a clock that does not wrap shows `count` ticks.
     #[inline]
     pub const fn time(count: u64) -> Time {
         Time::from_ps(count << Self::PS_LOG2)
     }
 
-    /// The length nearest to `span`.
+    /// Returns the duration nearest to `span`.
     #[inline]
     pub const fn of(span: Duration) -> Self {
         Self::saturating(span.as_ps().saturating_add(1 << (Self::PS_LOG2 - 1)) >> Self::PS_LOG2)
     }
 
-    /// This length.
+    /// Converts to a duration.
     #[inline]
     pub const fn duration(self) -> Duration {
         Duration::from_ps((self.0 as u64) << Self::PS_LOG2)
     }
 
-    /// From instant `earlier` to this one, modulo 2.199 s.
+    /// Returns the duration from `earlier` to this time, modulo 2.199 s.
     #[inline]
     pub const fn since(self, earlier: Self) -> Self {
         Self::new(self.0.wrapping_sub(earlier.0))
     }
 
-    /// As [`Ticks::since`], but what seems to be more than half of the circle is less than nothing: zero. Rounding of
-    /// four instants makes a short delay negative, and taken for 2.199 s it would close a window.
+    /// Returns the same as [`Ticks::since`], but zero where the result exceeds half of the wrap period and is therefore
+    /// negative. Rounding of four timestamps can make a short delay negative, and taking it for 2.199 s would close a
+    /// window.
     #[inline]
     pub const fn since_or_zero(self, earlier: Self) -> Self {
         let span = self.since(earlier);
@@ -88,62 +90,63 @@ impl Ticks {
     }
 }
 
-/// A gap between packets, in slots of the timing wheel (512 ns): 20 bits. Counted from the packet before, which has
-/// been on its way for a round trip: a sender that remembers no last departure adds it to *now*.
+/// An inter-packet gap for pacing, in slots of the timing wheel (512 ns): 20 bits. Measured from the previous packet,
+/// which has been in flight for a round trip: a sender that does not store its last transmission time adds the gap to
+/// *now*.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Gap(u32);
 
 impl Gap {
     /// No pacing.
     pub const NONE: Self = Self(0);
-    /// The longest, 0.54 s.
+    /// The longest gap, 0.54 s.
     pub const MAX: Self = Self((1 << 20) - 1);
     const PS: u64 = 512_000;
 
-    /// `slots` slots, at most [`Gap::MAX`].
+    /// Returns a gap of `slots` slots, at most [`Gap::MAX`].
     #[inline]
     pub const fn slots(slots: u64) -> Self {
         if slots > Self::MAX.0 as u64 { Self::MAX } else { Self(slots as u32) }
     }
 
-    /// The shortest gap that is not shorter than `ticks` ticks.
+    /// Returns the shortest gap that is not shorter than `ticks` ticks.
     #[inline]
     pub const fn of_ticks(ticks: u64) -> Self {
-        // 131.072 / 512 = 32 / 125.
+        // Ticks to slots: 131.072 ns / 512 ns = 32 / 125.
         Self::slots((ticks.saturating_mul(32)).div_ceil(125))
     }
 
-    /// Slots.
+    /// Returns the gap in slots.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// The length.
+    /// Returns the gap as a duration.
     #[inline]
     pub const fn duration(self) -> Duration {
         Duration::from_ps(self.0 as u64 * Self::PS)
     }
 
-    /// The length in ticks, rounded up.
+    /// Returns the gap in ticks, rounded up.
     #[inline]
     pub const fn ticks(self) -> u64 {
         (self.0 as u64 * 125).div_ceil(32)
     }
 }
 
-/// A rate that a connection's packets keep to, in steps of a Mbit/s: 20 bits.
+/// A rate limit for a connection's packets, in steps of 1 Mbit/s: 20 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RateLimit(u32);
 
 impl RateLimit {
-    /// None.
+    /// No limit.
     pub const NONE: Self = Self(0);
-    /// Bits of a value.
+    /// Width of a value in bits.
     pub const BITS: u32 = 20;
     const STEP_BPS: u64 = 1_000_000;
 
-    /// Returns `rate` in whole steps, at least one; none where that is the line's or more than 20 bits hold.
+    /// Returns `rate` in whole steps, at least one; no limit where `rate` is the line rate or exceeds 20 bits.
     #[inline]
     pub const fn of(rate: BitRate, line_rate: BitRate) -> Self {
         let steps = rate.as_bps() / Self::STEP_BPS;
@@ -153,49 +156,49 @@ impl RateLimit {
         Self(if steps == 0 { 1 } else { steps as u32 })
     }
 
-    /// Returns the limit that the low 20 bits of `steps` stand for.
+    /// Returns the limit encoded by the low 20 bits of `steps`.
     #[inline]
     pub const fn steps(steps: u32) -> Self {
         Self(steps & ((1 << Self::BITS) - 1))
     }
 
-    /// Returns its steps.
+    /// Returns the limit in steps.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// Returns whether there is one.
+    /// Returns whether a limit is set.
     #[inline]
     pub const fn is_set(self) -> bool {
         self.0 != 0
     }
 
-    /// Returns how long `bytes` take at it: no time where there is none.
+    /// Returns the time that `bytes` take at this rate: zero where no limit is set.
     #[inline]
     pub const fn time_of(self, bytes: u64) -> Duration {
         if self.is_set() { BitRate::bps(self.0 as u64 * Self::STEP_BPS).serialize(bytes) } else { Duration::ZERO }
     }
 }
 
-/// How large a share of what is free one connection may hold (dynamic thresholds): 2^(3 - code), 8 to 1/4096.
+/// The share of the free resources that one connection may hold (dynamic thresholds): 2^(3 - code), 8 to 1/4096.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Alpha(u8);
 
 impl Alpha {
-    /// 2^(3 - `code`); codes beyond 15 count as 15.
+    /// Returns the share 2^(3 - `code`); codes beyond 15 count as 15.
     #[inline]
     pub const fn code(code: u32) -> Self {
         Self(if code > 15 { 15 } else { code as u8 })
     }
 
-    /// The code, 0 to 15.
+    /// Returns the code, 0 to 15.
     #[inline]
     pub const fn get(self) -> u8 {
         self.0
     }
 
-    /// The threshold when `free` units are free: one at least, so that nobody is shut out for ever.
+    /// Returns the threshold when `free` units are free: at least one, so that no connection is excluded indefinitely.
     #[inline]
     pub const fn of_free(self, free: u64) -> u64 {
         let share = (free << 3) >> self.0;
@@ -203,141 +206,143 @@ impl Alpha {
     }
 }
 
-/// How often to ask for an acknowledgement: two packets in 2^code + 1, all of them for code 0, and 11.76 % for code 4.
+/// The rate at which acknowledgements are requested: for two packets in 2^code + 1, which is every packet for code 0,
+/// and 11.76 % for code 4.
 ///
 /// The published simulator gives those two points; that the rest lies on the same curve is our inference.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct AckRate(u8);
 
 impl AckRate {
-    /// Every packet asks.
+    /// Every packet requests an acknowledgement.
     pub const ALL: Self = Self(0);
 
-    /// The rate of `code`; codes beyond 15 count as 15.
+    /// Returns the rate of `code`; codes beyond 15 count as 15.
     #[inline]
     pub const fn code(code: u32) -> Self {
         Self(if code > 15 { 15 } else { code as u8 })
     }
 
-    /// The code, 0 to 15.
+    /// Returns the code, 0 to 15.
     #[inline]
     pub const fn get(self) -> u8 {
         self.0
     }
 
-    /// Of so many packets, two ask.
+    /// Returns the number of packets of which two request an acknowledgement.
     #[inline]
     pub const fn packets_per_two(self) -> u32 {
         (1 << self.0) + 1
     }
 }
 
-/// What happened.
+/// The type of event reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReportKind {
-    /// An acknowledgement came in.
+    /// An acknowledgement was received.
     Acked,
-    /// A NACK came in.
+    /// A NACK was received.
     Nacked {
-        /// Its code; 1 says that the receiver lacked resources ([`NACK_RESOURCES`]).
+        /// NACK code; 1 indicates that the receiver lacked resources ([`NACK_RESOURCES`]).
         code: u8,
     },
-    /// A packet was sent again.
+    /// A packet was retransmitted.
     Retransmitted {
-        /// How often it has been by now, 1 for the first time; stops at 7.
+        /// Number of its retransmissions so far, 1 for the first; saturates at 7.
         count: u8,
-        /// Before its timeout, because later packets have arrived.
+        /// True when it was retransmitted before its timeout, because later packets have arrived.
         early: bool,
     },
 }
 
-/// NACK code of a packet dropped for want of resources (specification, section 7.8).
+/// NACK code of a packet dropped for lack of resources (specification, section 7.8).
 pub const NACK_RESOURCES: u8 = 1;
 
-/// Which delay the datapath wants to be regulated by.
+/// The delay that the datapath selects for congestion control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DelaySelect {
-    /// The round trip, with the receiver's part in it.
+    /// The round trip, including the receiver's delay.
     Full,
-    /// The round trip less the receiver's part (F-17).
+    /// The round trip minus the receiver's delay (F-17).
     #[default]
     Fabric,
-    /// There alone; needs synchronised clocks.
+    /// The forward one-way delay; needs synchronised clocks.
     Forward,
-    /// Back alone; needs synchronised clocks.
+    /// The reverse one-way delay; needs synchronised clocks.
     Reverse,
 }
 
-/// What the datapath does at the moment, from earlier [`FlowActions`].
+/// Settings of the datapath currently in force, from earlier [`FlowActions`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InForce {
-    /// The flow's window.
+    /// The flow's window, in packets.
     pub fcwnd: Cwnd,
     /// The connection's window towards the receiving NIC, in packets.
     pub ncwnd: u16,
-    /// Pacing.
+    /// Pacing gap of the connection.
     pub gap: Gap,
-    /// The connection's rate.
+    /// The connection's rate limit.
     pub rate: RateLimit,
     /// The retransmission timeout.
     pub rto: Ticks,
-    /// How often acknowledgements are asked for.
+    /// Rate at which acknowledgements are requested.
     pub ack_rate: AckRate,
 }
 
 /// A datapath's report on one flow of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowReport {
-    /// What happened.
+    /// Type of event.
     pub kind: ReportKind,
     /// Index of the flow.
     pub flow: u8,
     /// Flows of the connection, 1 to 8.
     pub flows: u8,
-    /// Packets of this flow acknowledged since the report before; stops at 1023.
+    /// Packets of this flow acknowledged since the previous report; saturates at 1023.
     pub acked: u16,
-    /// Of this flow, packets that arrived marked since the report before; stops at 1023.
+    /// Packets of this flow that arrived marked since the previous report; saturates at 1023.
     pub marked: u16,
-    /// Packets of this flow that left since then, again or for the first time; stops at 1023.
+    /// Packets of this flow that were sent since then, including retransmissions; saturates at 1023.
     pub sent: u16,
-    /// Packets of this flow that are in flight, with the one of the report no more; stops at 1023.
+    /// Packets of this flow that are in flight, without the packet that the report is about; saturates at 1023.
     pub in_flight: u16,
-    /// Recovery has taken packets of this flow for lost since then, before their timeout.
+    /// True when recovery has declared packets of this flow lost since then, before their timeout.
     pub lost: bool,
-    /// When the packet that drew the acknowledgement left (the sender's clock).
+    /// Time at which the packet that caused the acknowledgement was sent (the sender's clock).
     pub t1: Ticks,
-    /// When it arrived (the receiver's clock).
+    /// Time at which that packet arrived (the receiver's clock).
     pub t2: Ticks,
-    /// When the acknowledgement left (the receiver's clock).
+    /// Time at which the acknowledgement was sent (the receiver's clock).
     pub t3: Ticks,
-    /// When it arrived (the sender's clock): now. In a report on a retransmission the time of that, and the only one.
+    /// Time at which the acknowledgement arrived (the sender's clock): the current time. In a report on a
+    /// retransmission, the time of the retransmission, and the only timestamp.
     pub t4: Ticks,
-    /// Hops on the way there; stops at 15. Zero in a report on a retransmission.
+    /// Hops on the forward path; saturates at 15. Zero in a report on a retransmission.
     pub hops: u8,
     /// Occupancy of the receiver's buffers, 0 to 31. Zero in a report on a retransmission.
     pub rx_level: u8,
-    /// Packets of this flow that arrived marked, cumulative, 14 bits. A report on a retransmission says again what the
-    /// flow's last one said.
+    /// Packets of this flow that arrived marked, cumulative, 14 bits. A report on a retransmission repeats the value of
+    /// the flow's last report.
     pub ecn: u16,
-    /// The tag that the most congested hop has written into the packet that drew the answer; `None` where switches
-    /// write none.
+    /// The tag that the most congested hop has written into the packet that caused the acknowledgement; `None` where
+    /// switches write none.
     pub csig: Option<Csig>,
-    /// Occupancy of our own resources, 0 to 31.
+    /// Occupancy of the sender's own resources, 0 to 31.
     pub occupancy: u8,
     /// Flow label in use, 20 bits.
     pub label: u32,
-    /// It was an extended acknowledgement.
+    /// True for an extended acknowledgement.
     pub extended: bool,
-    /// It said that packets beyond the receiver's window were dropped.
+    /// True when the acknowledgement reported that packets beyond the receiver's window were dropped.
     pub window_drop: bool,
-    /// Which delay to go by.
+    /// The delay to use for congestion control.
     pub delay: DelaySelect,
-    /// What is in force.
+    /// The settings in force.
     pub in_force: InForce,
 }
 
 impl FlowReport {
-    /// The four times.
+    /// Returns the four timestamps.
     #[inline]
     pub const fn times(&self) -> Times {
         Times { t1: self.t1, t2: self.t2, t3: self.t3, t4: self.t4 }
@@ -355,41 +360,41 @@ impl FlowReport {
         self.times().fabric_delay()
     }
 
-    /// The delay to go by.
+    /// Returns the delay selected for congestion control.
     #[inline]
     pub const fn delay(&self) -> Ticks {
         self.times().delay(self.delay)
     }
 }
 
-/// When a packet and its acknowledgement left and arrived; see [`FlowReport::t1`] and so on.
+/// Timestamps of a packet and its acknowledgement; see [`FlowReport::t1`] and the fields after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Times {
-    /// The packet left (the sender's clock).
+    /// Time at which the packet was sent (the sender's clock).
     pub t1: Ticks,
-    /// It arrived (the receiver's clock).
+    /// Time at which the packet arrived (the receiver's clock).
     pub t2: Ticks,
-    /// The acknowledgement left (the receiver's clock).
+    /// Time at which the acknowledgement was sent (the receiver's clock).
     pub t3: Ticks,
-    /// It arrived (the sender's clock).
+    /// Time at which the acknowledgement arrived (the sender's clock).
     pub t4: Ticks,
 }
 
 impl Times {
-    /// The round trip: t4 - t1. A coalesced acknowledgement makes it longer.
+    /// Returns the round trip: t4 - t1. A coalesced acknowledgement makes it longer.
     #[inline]
     pub const fn rtt(self) -> Ticks {
         self.t4.since_or_zero(self.t1)
     }
 
-    /// What the fabric took there and back: (t4 - t1) - (t3 - t2), whatever the receiver's clock shows and however long
-    /// it waited (paper, section 4.2).
+    /// Returns the delay of the fabric in both directions: (t4 - t1) - (t3 - t2), independent of the offset of the
+    /// receiver's clock and of the receiver's delay (paper, section 4.2).
     #[inline]
     pub const fn fabric_delay(self) -> Ticks {
         self.t4.since(self.t1).since_or_zero(self.t3.since(self.t2))
     }
 
-    /// The delay that `select` names.
+    /// Returns the delay selected by `select`.
     #[inline]
     pub const fn delay(self, select: DelaySelect) -> Ticks {
         match select {
@@ -401,44 +406,45 @@ impl Times {
     }
 }
 
-/// What a controller wants of such a datapath: for the flow of the report, or, as a first answer, for a connection
-/// whose flows share `fcwnd` evenly ([`Cwnd::share`]).
+/// Settings that a controller requests from a datapath with flows: for the flow of the report, or, as the initial
+/// settings, for a connection whose flows share `fcwnd` evenly ([`Cwnd::share`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowActions {
-    /// The flow's window: 11 bits of packets, 10 of a packet's fraction. The datapath bounds a connection by the sum of
-    /// its flows' (F-25).
+    /// The flow's window, in packets: 11 integer bits, 10 fractional bits. The datapath limits a connection by the sum
+    /// of its flows' windows (F-25).
     pub fcwnd: Cwnd,
     /// The connection's window towards the receiving NIC, in packets, 1 to 2047.
     pub ncwnd: u16,
-    /// Pacing of the connection.
+    /// Pacing gap of the connection.
     pub gap: Gap,
-    /// Rate of the connection, beside the gap.
+    /// Rate limit of the connection, in addition to the gap.
     pub rate: RateLimit,
-    /// Retransmission timeout of the connection. Zero leaves it as it is; so do the next two, to the recovery policy.
+    /// Retransmission timeout of the connection. Zero leaves it to the recovery policy; the same holds for the next two
+    /// fields.
     pub rto: Ticks,
-    /// RACK: so long after a packet of this flow was sent it is lost, if a later one has arrived.
+    /// RACK timeout: a packet of this flow is lost this long after it was sent, if a later one has arrived.
     pub rack: Ticks,
-    /// TLP: so long after the last packet or acknowledgement a probe is sent.
+    /// TLP timeout: a probe is sent this long after the last packet or acknowledgement.
     pub tlp: Ticks,
-    /// Give the flow a new label, and with it another path.
+    /// True to give the flow a new label, and thereby another path.
     pub repath: bool,
     /// The connection's share of resources for requests.
     pub alpha_requests: Alpha,
     /// The connection's share of resources for responses.
     pub alpha_responses: Alpha,
-    /// How often to ask for acknowledgements.
+    /// Rate at which to request acknowledgements.
     pub ack_rate: AckRate,
 }
 
 impl FlowActions {
-    /// The widest [`Self::fcwnd`]: 11 bits of packets, 10 of a packet's fraction.
+    /// The largest [`Self::fcwnd`]: 11 integer bits, 10 fractional bits.
     pub const FCWND_MAX: Cwnd = Cwnd::from_fixed((1 << 27) - (1 << 6));
-    /// The widest [`Self::ncwnd`]: 11 bits of packets.
+    /// The largest [`Self::ncwnd`]: 11 bits of packets.
     pub const NCWND_MAX: u16 = (1 << 11) - 1;
 }
 
 impl FlowActions {
-    /// What is in force where that was done.
+    /// Returns the settings in force after these actions are applied.
     #[inline]
     pub const fn in_force(&self) -> InForce {
         let Self { fcwnd, ncwnd, gap, rate, rto, ack_rate, .. } = *self;
@@ -446,25 +452,26 @@ impl FlowActions {
     }
 }
 
-/// What of a controller's state travels in events and responses, so that whoever runs it needs no memory of the
-/// connection: the fields that the specification names. What is in force comes beside it ([`InForce`]).
+/// The part of a controller's state that travels in events and responses, so that the engine that runs it needs no
+/// per-connection memory: the fields named by the specification. The settings in force are passed beside it
+/// ([`InForce`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Carried {
-    /// 24 bits for anything; the connection's.
+    /// 24 bits for any use; one value for the connection.
     pub metadata: u32,
-    /// When the flow's window was last cut, or a round trip ago.
+    /// Time of the last cut of the flow's window, or one round trip ago.
     pub fabric_marker: Ticks,
-    /// When the window towards the NIC last changed, or a round trip ago; the connection's.
+    /// Time of the last change of the window towards the NIC, or one round trip ago; one value for the connection.
     pub nic_marker: Ticks,
-    /// That was an increase; the connection's.
+    /// True when that change was an increase; one value for the connection.
     pub nic_grew: bool,
     /// The target delay before scaling.
     pub base_delay: Ticks,
-    /// 24 bits of state on delays.
+    /// 24 bits of state about delays.
     pub delay_state: u32,
-    /// The smoothed round trip.
+    /// The smoothed round-trip time.
     pub rtt_state: Ticks,
-    /// 2 bits for anything.
+    /// 2 bits for any use.
     pub opaque: u8,
 }
 

@@ -1,4 +1,4 @@
-//! What a controller may do beside [`Control`], on a datapath that reports on flows: all of it is for speed, or for
+//! Optional functions of a controller beside [`Control`], on a datapath that reports on flows: for speed, or for
 //! engines that keep no state.
 
 use super::Control;
@@ -7,15 +7,15 @@ use super::report::{Carried, FlowReport};
 use crate::params::Params;
 use crate::state::PolicyState;
 
-/// A [`Control`] whose state may travel, or that works on several reports at once. Whoever implements it says so with
-/// [`Control::REPORTS`]; without that nobody asks.
+/// A [`Control`] whose state may travel in events and responses, or that processes several reports in one batch. An
+/// implementation registers itself with [`Control::REPORTS`]; without that, these functions are not called.
 pub trait ReportControl: Control {
-    /// Whether it works on several reports side by side ([`ReportControl::on_acks`]).
+    /// True when the controller processes several reports in a batch ([`ReportControl::on_acks`]).
     const LANES: bool = false;
 
-    /// Optional, with [`ReportControl::LANES`]: reacts to the acknowledgements `acks` of the lanes in `set` as to so
-    /// many reports, and says what it wants in `answers`. Answers which lanes it has dealt with; the state of all
-    /// others is as it was, and they are reported one by one.
+    /// Optional, with [`ReportControl::LANES`]: reacts to the acknowledgements `acks` of the lanes in `set` as to the
+    /// same number of reports, and writes its settings to `answers`. Returns the lanes that it has processed; the state
+    /// of all others is unchanged, and they are reported one by one.
     fn on_acks<L: StateLanes<Self> + ?Sized>(
         _states: &mut L,
         _acks: &Acks,
@@ -26,23 +26,24 @@ pub trait ReportControl: Control {
         0
     }
 
-    /// Optional, with [`ReportControl::restore`]: what of the state travels with the events of a flow. Of a
-    /// connection's only flow that is all of it; of several, each knows of itself. `None`, the default: this controller
-    /// needs a memory.
+    /// Optional, with [`ReportControl::restore`]: returns the part of the state that travels with the events of a flow.
+    /// For a connection with one flow that is the complete state; with several, each flow's events carry the state of
+    /// that flow only. `None`, the default: this controller needs memory.
     fn carry(&self) -> Option<Carried> {
         None
     }
 
-    /// Optional: the state again, from what travelled and what is in force. [`ReportControl::carry`] of the state
-    /// before and the answer given with it lead to a state that decides the same. With the first event of a
-    /// connection's second flow, and of those that follow, nothing but zeros has travelled, save what [`Carried`] says
-    /// of the window towards the NIC: that is the connection's, and comes from the last answer to any flow.
+    /// Optional: restores the state from the values that travelled and the settings in force. [`ReportControl::carry`]
+    /// of the previous state, together with the response given with it, lead to a state that makes the same decisions.
+    /// With the first event of a connection's second and later flows, all values that travelled are zero, except the
+    /// values of [`Carried`] for the window towards the NIC: they belong to the connection, and come from the last
+    /// response for any flow.
     fn restore(_carried: &Carried, _report: &FlowReport, _params: &Params) -> Option<Self> {
         None
     }
 }
 
-/// A [`ReportControl`] with its type forgotten.
+/// A type-erased [`ReportControl`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReportPolicy {
     /// See [`ReportControl::LANES`].
@@ -56,10 +57,11 @@ pub struct ReportPolicy {
 }
 
 impl ReportPolicy {
-    /// That of a controller that is a [`Control`] and no more: one report at a time, and a state that stays.
+    /// The policy of a controller that implements only [`Control`]: one report at a time, and a state that does not
+    /// travel.
     pub const NONE: Self = Self { lanes: false, on_acks: |_, _, _, _, _| 0, carry: |_| None, restore: |_, _, _| None };
 
-    /// Forgets the type of `T`.
+    /// Builds the type-erased policy of `T`.
     pub const fn of<T: ReportControl>() -> Self {
         Self {
             lanes: T::LANES,
@@ -70,7 +72,7 @@ impl ReportPolicy {
     }
 }
 
-/// States whose type is known again.
+/// Access to the lanes' states with their type restored.
 struct Typed<'a>(&'a mut dyn StateLanes<PolicyState>);
 
 impl<T: bytemuck::Pod> StateLanes<T> for Typed<'_> {

@@ -1,7 +1,7 @@
-//! Signals of the network that a controller may need: each transport measures some of them.
+//! Network signals that a controller may need; each transport measures some of them.
 //!
-//! A controller that needs what its datapath does not measure would run, and regulate nothing. So the two sets are
-//! compared when a profile is composed, and what is missing is said by name.
+//! A controller that needs a signal that its datapath does not measure would run without controlling anything.
+//! Therefore the two sets are compared when a profile is composed, and missing signals are reported by name.
 
 use core::fmt;
 use core::ops::BitOr;
@@ -21,11 +21,11 @@ impl Signals {
     pub const MARKS: Self = Self(1 << 2);
     /// Congestion notification packets, at most one in an interval (CNP).
     pub const CNP: Self = Self(1 << 3);
-    /// Losses that are known before a timeout.
+    /// Losses that are detected before a timeout.
     pub const NACKS: Self = Self(1 << 4);
     /// Timeouts.
     pub const TIMEOUTS: Self = Self(1 << 5);
-    /// A timer of the controller's own.
+    /// A timer for the controller.
     pub const TICKS: Self = Self(1 << 6);
     /// Bytes sent.
     pub const SENT: Self = Self(1 << 7);
@@ -33,10 +33,10 @@ impl Signals {
     pub const HOST_DELAY: Self = Self(1 << 8);
     /// Number of switches on the path.
     pub const HOPS: Self = Self(1 << 9);
-    /// Congestion of the worst hop, which switches write into packets (CSIG).
+    /// Congestion of the most congested hop, which switches write into packets (CSIG).
     pub const CSIG: Self = Self(1 << 10);
 
-    /// Each alone, with its name.
+    /// All signals, each as a set of one, with its name.
     const ALL: [(Self, &'static str); 11] = [
         (Self::ACKS, "acks"),
         (Self::ROUND_TRIP, "round-trip"),
@@ -69,7 +69,7 @@ impl Signals {
         others.without(self).is_empty()
     }
 
-    /// Returns whether the set contains one of `others` or more.
+    /// Returns whether the set contains at least one of `others`.
     #[inline]
     pub const fn has_any(self, others: Self) -> bool {
         self.0 & others.0 != 0
@@ -90,7 +90,7 @@ impl BitOr for Signals {
     }
 }
 
-/// The names, in the order of declaration.
+/// Writes the names, in the order of declaration.
 impl fmt::Display for Signals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut names = Self::ALL.iter().filter(|(signal, _)| self.has(*signal)).map(|(_, name)| *name);

@@ -1,4 +1,4 @@
-//! The contract of a congestion controller.
+//! Contract checks for a congestion controller.
 
 use rnic_base::{BitRate, Duration, RandomStream, RandomStreams, Time};
 
@@ -9,13 +9,14 @@ use crate::control::{ControlEvent, ControlPolicy, ControlView};
 
 /// Drives `policy` through `steps` random events from `seed`.
 ///
-/// Checks that it needs what it asks to hear of, and asks to hear of what it needs; and after every event: equal events
-/// give equal answers; windows are above zero; rates are above zero and at most the line rate; ticks lie in the future
-/// and not closer than a microsecond, so that no queue pair can keep a core busy. It is driven with the reports of a
-/// datapath with flows too, which it reads itself or is told in events: see [`super::reports`].
+/// Checks that the controller needs the signals of the events it subscribes to, and subscribes to the events of the
+/// signals it needs; and after every event: equal events give equal actions; windows are above zero; rates are above
+/// zero and at most the line rate; ticks are at least a microsecond in the future, so that no queue pair can keep a
+/// core busy. It is also driven with the reports of a datapath with flows, which it reads itself or receives as events:
+/// see [`super::reports`].
 ///
 /// # Errors
-/// The first violation, with what replays it.
+/// The first violation, with the values that reproduce it.
 pub fn check_control(policy: &ControlPolicy, seed: u64, steps: u64) -> Result<(), Violation> {
     check_specs(policy.name, policy.params)?;
     let streams = RandomStreams::new(seed);
@@ -51,7 +52,7 @@ pub fn check_control(policy: &ControlPolicy, seed: u64, steps: u64) -> Result<()
             super::reports::check_reports(policy, &params, seed, steps)?;
         }
         if policy.reports.lanes {
-            // So many reports in all.
+            // Rounded up so that about `steps` reports are made in total.
             super::lanes::check_lanes(policy, &params, seed, steps.div_ceil(LANES as u64))?;
         }
     }

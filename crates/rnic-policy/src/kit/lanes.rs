@@ -1,4 +1,4 @@
-//! The contract of a controller that works on several reports side by side: nothing it decides may show it.
+//! Contract checks for a controller that processes reports in batches: its decisions must not depend on batching.
 
 use rnic_base::{Duration, RandomStream, RandomStreams};
 
@@ -10,17 +10,17 @@ use crate::control::{ControlEvent, ControlPolicy};
 use crate::params::Params;
 use crate::state::PolicyState;
 
-/// Flows of a connection, with the name of what is random then.
+/// Number of flows of a connection, with the name of the random stream used for it.
 const FLOWS: [(u64, &str); 4] =
     [(1, "kit/lanes/one"), (4, "kit/lanes/four"), (5, "kit/lanes/five"), (8, "kit/lanes/eight")];
 
 /// Drives [`LANES`] connections through `steps` reports each.
 ///
-/// Checks: lanes that were not given, or that the controller leaves, keep their state; in all others state and answer
-/// are those of the report alone.
+/// Checks: lanes that are not in the set, or that the controller does not process, keep their state; in all others,
+/// state and response are the same as for the report alone.
 ///
 /// # Errors
-/// The first violation, with what replays it.
+/// The first violation, with the values that reproduce it.
 pub(super) fn check_lanes(policy: &ControlPolicy, params: &Params, seed: u64, steps: u64) -> Result<(), Violation> {
     let streams = RandomStreams::new(seed);
     for (flows, name) in FLOWS {

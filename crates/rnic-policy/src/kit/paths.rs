@@ -1,11 +1,11 @@
-//! The contract of a path policy.
+//! Contract checks for a path policy.
 
 use rnic_base::{Duration, RandomStream, RandomStreams, Time};
 
 use super::{Violation, check_specs, draw_params};
 use crate::paths::{FLOWS_MAX, FlowWeights, OpenWindows, PathEvent, PathPolicy, PathView};
 
-/// Windows of one to all flows, some of them closed, and weights of any kind.
+/// Generates windows of one to all flows, some of them closed, and arbitrary weights.
 fn draw_choosing(random: &mut RandomStream) -> PathEvent {
     let mut open = [0; FLOWS_MAX];
     let count = random.between(1, FLOWS_MAX as u64) as usize;
@@ -16,12 +16,12 @@ fn draw_choosing(random: &mut RandomStream) -> PathEvent {
 
 /// Drives `policy` through `steps` random events from `seed`.
 ///
-/// Checks: equal events give equal answers; a chosen flow is one of those there are, a policy that reorders chooses one
-/// whenever it is asked to, and one that claims not to always chooses the same; a policy that claims not to reorder
-/// never changes its label while nothing times out.
+/// Checks: equal events give equal actions; a chosen flow exists; a policy that reorders chooses a flow for every
+/// [`PathEvent::Choosing`], and a policy that claims not to reorder always chooses the same one; a policy that claims
+/// not to reorder never changes its label unless a timeout occurs.
 ///
 /// # Errors
-/// The first violation, with what replays it.
+/// The first violation, with the values that reproduce it.
 pub fn check_paths(policy: &PathPolicy, seed: u64, steps: u64) -> Result<(), Violation> {
     check_specs(policy.name, policy.params)?;
     let streams = RandomStreams::new(seed);

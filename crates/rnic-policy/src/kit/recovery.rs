@@ -1,4 +1,4 @@
-//! The contract of a recovery policy, on a model window.
+//! Contract checks for a recovery policy, on a model window.
 
 use std::collections::BTreeSet;
 
@@ -10,22 +10,22 @@ use crate::recovery::Placement;
 use crate::recovery::{LossCause, LossReport, RecoveryActions, RecoveryEvent, RecoveryPolicy, TimerChange, WindowView};
 use crate::state::PolicyState;
 
-/// Width of the model window.
+/// Width of the model window, in packets.
 const WINDOW: u64 = 128;
 
-/// Extensions in a row after which a policy is taken to wait for ever. IRN extends once.
+/// Number of consecutive extensions after which a policy is considered to wait indefinitely. IRN extends once.
 const EXTENSIONS_MAX: u32 = 8;
 
 /// Drives `policy` through `steps` random events from `seed`.
 ///
-/// Checks, after every event: equal events give equal answers; what it marks is outstanding; timeouts are positive and
-/// at most ten seconds; `Extend` only answers a timeout, and not for ever; a timeout on which it acts marks the oldest
-/// outstanding packet; with everything acknowledged it is no longer recovering. Of those that reckon with transmit
-/// times: a rule for losses looks within what is outstanding and judges nothing sent later than now, nor later than the
-/// latest packet that is known to have arrived; silence is answered with one packet; others never say such things.
+/// Checks, after every event: equal events give equal actions; packets it marks are outstanding; timeouts are positive
+/// and at most ten seconds; `Extend` is returned only for a timeout, and not indefinitely; a timeout on which it acts
+/// marks the oldest outstanding packet; with everything acknowledged it is no longer recovering. For policies that use
+/// transmit times: a loss rule covers only outstanding packets, and no packet sent later than now or later than the
+/// latest packet known to have arrived; a quiet period results in one packet; other policies never return such actions.
 ///
 /// # Errors
-/// The first violation, with what replays it.
+/// The first violation, with the values that reproduce it.
 pub fn check_recovery(policy: &RecoveryPolicy, seed: u64, steps: u64) -> Result<(), Violation> {
     check_specs(policy.name, policy.params)?;
     let streams = RandomStreams::new(seed);
@@ -41,14 +41,14 @@ pub fn check_recovery(policy: &RecoveryPolicy, seed: u64, steps: u64) -> Result<
     Ok(())
 }
 
-/// What a receiver that counts its losses might say.
+/// Generates a report of a receiver that counts its losses.
 fn draw_losses(random: &mut RandomStream) -> LossReport {
     let causes = [LossCause::Early, LossCause::Repaired, LossCause::Misplaced];
     let cause = causes[random.below(causes.len() as u64) as usize];
     LossReport { lost: random.below(8) as u8, overflow: random.below(8) == 0, cause }
 }
 
-/// A sender's window in its plainest form, with two copies of the policy's state.
+/// A minimal model of a sender's window, with two copies of the policy's state.
 struct Model<'p> {
     policy: &'p RecoveryPolicy,
     params: Params,
@@ -104,7 +104,7 @@ impl<'p> Model<'p> {
     }
 
     fn acknowledge(&mut self, count: u64, random: &mut RandomStream) -> Result<(), String> {
-        // A receiver that kept packets acknowledges past them as soon as the hole before them is filled.
+        // A receiver that kept out-of-order packets acknowledges past them as soon as the gap before them is filled.
         let mut una = self.una + count;
         while self.sacked.contains(&una) {
             una += 1;
@@ -134,7 +134,7 @@ impl<'p> Model<'p> {
         self.deliver(RecoveryEvent::Nacked { sack, losses }).map(|_| ())
     }
 
-    /// Some packet arrived that left not long ago; acknowledgements overtake each other.
+    /// Delivers a packet that was sent recently; acknowledgements may be reordered.
     fn be_delivered(&mut self, random: &mut RandomStream) -> Result<(), String> {
         let rtt = Duration::from_ns(random.between(1, 100_000).min(self.now.as_ps() / 1_000));
         let sent = Time::from_ps(self.now.as_ps() - rtt.as_ps());
@@ -168,7 +168,7 @@ impl<'p> Model<'p> {
                 return Err(format!("extends its timer by {by}, {} times in a row", self.extensions));
             }
             self.now += by;
-            // Mostly nothing comes in meanwhile: that is what timeouts are for.
+            // In most cases nothing is received in the meantime, which is the case for timeouts.
             if random.below(8) == 0 {
                 break;
             }
@@ -211,7 +211,7 @@ impl<'p> Model<'p> {
         Ok(actions)
     }
 
-    /// What a policy may say about packets by the time at which they were sent.
+    /// Checks the actions that refer to packets by the time at which they were sent.
     fn judge_times(
         &mut self,
         event: &RecoveryEvent,

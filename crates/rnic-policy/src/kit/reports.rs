@@ -1,4 +1,4 @@
-//! The contract of a controller that understands the reports of a datapath with flows.
+//! Contract checks for a controller that processes the reports of a datapath with flows.
 
 use rnic_base::{BitRate, Csig, Duration, RandomStream, RandomStreams, Time};
 
@@ -10,18 +10,18 @@ use crate::control::{ControlEvent, ControlPolicy, ControlView, Cwnd};
 use crate::params::Params;
 use crate::state::PolicyState;
 
-/// Flows of a connection, and the stream that its events come from.
+/// Number of flows of a connection, and the random stream that its events come from.
 const FLOWS: [(u64, &str); 3] = [(1, "kit/reports/one"), (4, "kit/reports/four"), (5, "kit/reports/five")];
 
 /// Drives `policy` through `steps` random reports from `seed`, on one flow and on several.
 ///
-/// Checks: the first answer and every answer to a report say what the flow is to do, and ask for no tick; equal reports
-/// give equal answers; windows are above zero and fit into a record; timeouts are above zero; a gap keeps nobody silent
-/// while a window is a packet or more; on one flow, a twin that keeps nothing but what travels (if anything does) gives
-/// the same answers.
+/// Checks: the initial actions and every response to a report set the flow's parameters, and request no tick; equal
+/// reports give equal responses; windows are above zero and fit into a record; timeouts are above zero; a gap does not
+/// block sending while a window is a packet or more; on one flow, a second copy that keeps only the state that travels
+/// (if any does) gives the same responses.
 ///
 /// # Errors
-/// The first violation, with what replays it.
+/// The first violation, with the values that reproduce it.
 pub(super) fn check_reports(policy: &ControlPolicy, params: &Params, seed: u64, steps: u64) -> Result<(), Violation> {
     let streams = RandomStreams::new(seed);
     for (flows, name) in FLOWS {
@@ -41,7 +41,7 @@ pub(super) fn violation(policy: &ControlPolicy, seed: u64, step: u64, what: Stri
 pub(super) struct Run<'a> {
     policy: &'a ControlPolicy,
     params: &'a Params,
-    /// It reads reports itself.
+    /// True when the controller reads reports itself.
     reads_reports: bool,
     pub(super) view: ControlView,
     pub(super) state: PolicyState,
@@ -64,7 +64,7 @@ impl<'a> Run<'a> {
     }
 
     fn step(&mut self, random: &mut RandomStream) -> Result<(), String> {
-        // Now and then nothing is heard for longer than the circle of 24 bits.
+        // Occasionally nothing is received for longer than the wrap period of 24 bits.
         let pause = if random.below(1_000) == 0 { 3_000_000_000 } else { random.between(1, 60_000) };
         self.view.now += Duration::from_ns(pause);
         let report = self.draw(random);
@@ -135,23 +135,23 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What a datapath that does what it is told does on the flows of a connection.
+/// The settings in force on the flows of a connection, for a datapath that applies all actions.
 #[derive(Clone, Debug)]
 pub struct Flows(Vec<InForce>);
 
 impl Flows {
-    /// In the beginning: `count` flows share the window of `first`.
+    /// Builds the initial settings: `count` flows share the window of `first`.
     pub fn new(first: &FlowActions, count: usize) -> Self {
         let share = |flow| first.fcwnd.share(flow, count as u8);
         Self((0..count as u8).map(|flow| InForce { fcwnd: share(flow), ..first.in_force() }).collect())
     }
 
-    /// What is in force on flow `index`.
+    /// Returns the settings in force on flow `index`.
     pub fn of(&self, index: usize) -> InForce {
         self.0[index]
     }
 
-    /// Does what was said in answer to a report on flow `index`: windows are a flow's, all else the connection's.
+    /// Applies the response to a report on flow `index`: windows apply to the flow, all else to the connection.
     pub fn apply(&mut self, index: usize, actions: &FlowActions) {
         let shared = actions.in_force();
         for other in &mut self.0 {
@@ -161,8 +161,9 @@ impl Flows {
     }
 }
 
-/// A report that an acknowledgement came in `now`, which says nothing but times: the packet took `there` ticks, its
-/// acknowledgement waited `wait`, and took `back`. Both ends have the same clock, and there is no flow beyond this one.
+/// Returns a report of an acknowledgement received at `now`, with only times set: the packet took `there` ticks, its
+/// acknowledgement was delayed by `wait` and took `back`. Both ends have the same clock, and `flow` is the last flow of
+/// the connection.
 pub fn report(flow: u8, now: Ticks, [there, wait, back]: [u32; 3], in_force: InForce) -> FlowReport {
     let ago = |span: u32| Ticks::new(now.get().wrapping_sub(span));
     FlowReport {
@@ -191,7 +192,7 @@ pub fn report(flow: u8, now: Ticks, [there, wait, back]: [u32; 3], in_force: InF
     }
 }
 
-/// Checks what a flow is to do. A controller that does not read reports leaves times to the recovery policy.
+/// Checks the settings of a flow. A controller that does not read reports leaves timeouts to the recovery policy.
 fn check_flow(flow: &FlowActions, reads_reports: bool) -> Result<(), String> {
     if flow.fcwnd.fixed() == 0 || flow.fcwnd > FlowActions::FCWND_MAX || !flow.fcwnd.fixed().is_multiple_of(1 << 6) {
         return Err(format!("sets a window of {:?}, which is none or fits into no record", flow.fcwnd));

@@ -1,20 +1,20 @@
-//! The contract of a scheduler.
+//! Contract checks for a scheduler.
 
 use rnic_base::{BitRate, Duration, RandomStreams, Time};
 
 use super::{Violation, check_specs, draw_params};
 use crate::schedule::{ScheduleActions, ScheduleEvent, SchedulePolicy, ScheduleView};
 
-/// Turns longer than this starve the other queue pairs: 64 KiB at the smallest MTU.
+/// Largest scheduling turn, in packets. Longer turns starve the other queue pairs: 64 KiB at the smallest MTU.
 const TURN_PACKETS_MAX: u32 = 256;
 
 /// Drives `policy` through `steps` random events from `seed`.
 ///
-/// Checks: equal events give equal answers; a turn has between one and 256 packets; dequeue rates are above zero; ticks
-/// are at least a microsecond away.
+/// Checks: equal events give equal actions; a turn has between one and 256 packets; dequeue rates are above zero; ticks
+/// are at least a microsecond in the future.
 ///
 /// # Errors
-/// The first violation, with what replays it.
+/// The first violation, with the values that reproduce it.
 pub fn check_schedule(policy: &SchedulePolicy, seed: u64, steps: u64) -> Result<(), Violation> {
     check_specs(policy.name, policy.params)?;
     let streams = RandomStreams::new(seed);
