@@ -18,17 +18,17 @@ pub mod schedule;
 
 pub use profiles::{SelectError, profile, profiles, select, select_on};
 
-/// Declares the policies of one kind: a module and a table entry for each line.
+/// Declares the policies of one type: a module and a table entry for each line.
 ///
 /// The file is named like the module; the type is the policy's state.
 macro_rules! registry {
     ($kind:ty: $($module:ident :: $policy:ident,)+) => {
         $(pub mod $module;)+
 
-        /// Every policy of this kind, in the order of the registry.
+        /// All policies of this type, in the order of the registry.
         pub const ALL: &[$kind] = &[$(<$kind>::of::<$module::$policy>(),)+];
 
-        /// The policy called `name`.
+        /// Returns the policy called `name`.
         pub fn find(name: &str) -> Option<$kind> {
             ALL.iter().find(|policy| policy.name == name).copied()
         }

@@ -1,4 +1,4 @@
-//! Transports by name: which parts make one.
+//! Transports by name: the parts of which each is composed.
 
 mod falcon;
 mod fasr;
@@ -17,7 +17,7 @@ use rnic_policy::{Configured, ParamError, Params, Profile, ProfileError, Signals
 
 use crate::{control, paths, recovery, schedule};
 
-/// Every transport, with its defaults, in the order in which they are listed.
+/// Returns every transport with its defaults, in the order in which they are listed.
 pub fn profiles() -> Vec<Profile> {
     vec![
         roce_gbn::profile(),
@@ -35,52 +35,52 @@ pub fn profiles() -> Vec<Profile> {
     ]
 }
 
-/// The transport called `name`, with its defaults.
+/// Returns the transport called `name`, with its defaults.
 pub fn profile(name: &str) -> Option<Profile> {
     profiles().into_iter().find(|profile| profile.name == name)
 }
 
-/// Why a transport could not be made.
+/// The reason a transport could not be composed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SelectError {
-    /// No such transport.
+    /// No transport of that name exists.
     #[error("unknown transport `{name}`; there are: {known}")]
     UnknownTransport {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The existing names.
         known: String,
     },
-    /// No such policy.
+    /// No policy of that name exists.
     #[error("transport `{transport}`: unknown {kind} policy `{name}`; there are: {known}")]
     UnknownPolicy {
         /// The transport.
         transport: &'static str,
         /// `recovery`, `control`, `paths` or `schedule`.
         kind: &'static str,
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The existing names.
         known: String,
     },
-    /// An option is unknown or its value illegal.
+    /// An option is unknown or its value is not valid.
     #[error("transport `{transport}`: {source}")]
     Option {
         /// The transport.
         transport: &'static str,
-        /// What is wrong.
+        /// The error in the option.
         source: ParamError,
     },
-    /// The parts do not fit together.
+    /// The parts cannot be combined.
     #[error(transparent)]
     Composition(#[from] ProfileError),
 }
 
-/// The transport called `name` with `options` applied: `recovery`, `control`, `paths` or `schedule` exchange a part,
-/// every other name is a parameter of the profile or of one of its parts.
+/// Returns the transport called `name` with `options` applied: `recovery`, `control`, `paths` or `schedule` replace a
+/// part, every other name is a parameter of the profile or of one of its parts.
 ///
 /// # Errors
-/// When a name is unknown, a value illegal, or the composition cannot be right.
+/// When a name is unknown, a value is not valid, or the composition is not valid.
 pub fn select<'o>(
     name: &str,
     options: impl IntoIterator<Item = (&'o str, &'o str)> + Clone,
@@ -88,7 +88,8 @@ pub fn select<'o>(
     select_on(Signals::NONE, name, options)
 }
 
-/// The same on a network that gives the signals `network` beside those that ends measure on their own.
+/// Does the same as [`select`] on a network that provides the signals `network` in addition to those that the ends
+/// measure on their own.
 ///
 /// # Errors
 /// As [`select`].
@@ -100,7 +101,7 @@ pub fn select_on<'o>(
     let known = || profiles().iter().map(|profile| profile.name).collect::<Vec<_>>().join(", ");
     let mut profile =
         profile(name).ok_or_else(|| SelectError::UnknownTransport { name: name.to_owned(), known: known() })?;
-    // Parts first, whatever the order in the plan: their parameters do not exist before.
+    // Parts are replaced first, independent of the order in the plan: their parameters do not exist before.
     for (option, value) in options.clone() {
         if option == "schedule" && !profile.asks_scheduler() {
             return Err(ProfileError::NothingToSchedule(profile.name).into());
@@ -119,7 +120,7 @@ pub fn select_on<'o>(
 }
 
 fn exchange_part(profile: &mut Profile, kind: &str, name: &str) -> Result<(), SelectError> {
-    /// Looks `name` up in the registry of `$kind` and puts it into the field of that name, with its defaults.
+    /// Looks `name` up in the registry of `$kind` and stores it in the field of that name, with its defaults.
     macro_rules! exchange {
         ($kind:ident) => {{
             let policy = $kind::find(name).ok_or_else(|| SelectError::UnknownPolicy {

@@ -1,18 +1,19 @@
-//! AIMD: a window that grows by a packet a round trip and halves on loss.
+//! AIMD: a window that grows by one packet per round trip and halves on loss.
 //!
 //! Source: IRN (SIGCOMM'18) section 4.4.4, "TCP's AIMD" on top of IRN; Chiu and Jain, "Analysis of the Increase and
 //! Decrease Algorithms" (1989); RFC 5681 section 3.1 for the increase per acknowledgement. IRN's recovery has no slow
-//! start, and neither has this.
+//! start, and neither has this controller.
 //!
 //! Deviations and choices:
 //!
-//! * until the first loss there is no window: flows begin at line rate, within the static cap, as all of IRN's do
-//!   (section 4.1). The first loss makes the window half of what was in flight. `initial_window` sets one at once;
+//! * until the first loss there is no window: flows start at line rate, within the static cap, as all of IRN's do
+//!   (section 4.1). The first loss sets the window to half of the packets in flight. `initial_window` sets one from the
+//!   start;
 //! * "once per round trip": after a cut, as many packets as were in flight must be acknowledged before another loss
-//!   counts. All losses of one window of data are one loss (as with RFC 6582's recovery point);
-//! * a timeout is a loss like any other. TCP goes back to one packet then; that is `new-reno`;
-//! * the window grows only while it is what limits the sender (RFC 7661's first rule), and not before the cut window is
-//!   acknowledged.
+//!   counts. All losses of one window of data count as one loss (as with RFC 6582's recovery point);
+//! * a timeout is treated as any other loss. TCP falls back to one packet then; that is `new-reno`;
+//! * the window grows only while it is the limit on the sender (RFC 7661's first rule), and not before the cut window
+//!   is acknowledged.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::control::ControlInterest;
@@ -25,7 +26,7 @@ use super::window::Window;
 #[repr(C)]
 pub struct Aimd {
     window: Window,
-    /// Packets to be acknowledged before a loss counts again.
+    /// Packets to be acknowledged before another loss counts.
     settling: u64,
 }
 

@@ -1,23 +1,24 @@
-//! A window by the delay of the most congested hop, which switches write into packets (CSIG).
+//! A window controlled by the delay of the most congested hop, which switches write into packets (CSIG).
 //!
 //! Source: the signal is that of "Congestion Signaling (CSIG)", draft-ravi-ippm-csig-01, max(PD); Falcon (SIGCOMM'25)
-//! table 3 has it among what its adaptive engine hears and says no law for it. So the law is Swift's (SIGCOMM'20,
-//! section 3.1), with another delay: up to the target a window grows by `increase` packets a round trip; above it, once
-//! a round trip at most, it is cut by 0.8 of the part by which the delay exceeds the target, and by half at most. It is
-//! an example of a controller for a new signal: a worked one, in one file.
+//! table 3 lists it among the inputs of its adaptive engine and gives no control law for it. So the law is Swift's
+//! (SIGCOMM'20, section 3.1), with another delay: up to the target a window grows by `increase` packets a round trip;
+//! above it, at most once a round trip, it is cut by 0.8 of the part by which the delay exceeds the target, and by half
+//! at most. It is a worked example, in one file, of a controller for a new signal.
 //!
-//! What the signal changes: a round trip is the sum of all hops there and back, of what ends take, and of propagation,
-//! so that Swift's target needs a base, a part for each hop and room for what cannot be told apart. Here it is the
-//! queue of one hop, whatever the path: a short target keeps that queue short and does not starve who has a long way,
-//! and queues on the way back do not count.
+//! Effect of the signal: a round trip is the sum of all hops in both directions, of the processing at both ends, and of
+//! propagation, so that Swift's target needs a base, a part for each hop and a margin for delays that cannot be
+//! separated. Here the input is the queue of one hop, independent of the path: a short target keeps that queue short
+//! and does not starve flows with a long path, and queues on the reverse path do not count.
 //!
 //! Deviations and choices:
 //!
-//! * no window of its own towards the receiving NIC: whose buffers are full refuses packets (F-34);
-//! * a connection has one packet at least, all flows together; so none needs pacing;
-//! * losses that are seen before a timeout cut nothing: the delay is the signal. Timeouts do, as Swift's;
-//! * what comes without a tag, or with one that says no delay, changes no window;
-//! * times are Swift's (`waits`), and so is how often acknowledgements are asked for.
+//! * there is no separate window towards the receiving NIC: a receiver whose buffers are full refuses packets (F-34);
+//! * a connection has a window of at least one packet, all flows together; so no connection needs pacing;
+//! * losses that are detected before a timeout cut nothing: the delay is the signal. Timeouts cut the window, as
+//!   Swift's do;
+//! * an acknowledgement without a tag, or with a tag that carries no delay, changes no window;
+//! * timeouts are Swift's (`waits`), and so is the rate at which acknowledgements are requested.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{Csig, Duration};
@@ -29,13 +30,13 @@ use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, Cwnd, Para
 use super::swift::ack_rate;
 use super::waits::{self, SHARED, Waits};
 
-/// What is known of each flow, in ticks. Windows lie in the datapath and come with reports.
+/// State of each flow, in ticks. Windows are stored in the datapath and come with reports.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Bottleneck {
-    /// Smoothed round trips.
+    /// Smoothed round-trip times.
     srtt: [u32; FLOWS_MAX],
-    /// When the window was last cut, or a round trip ago.
+    /// Time of the last cut of the window, or one round trip ago.
     marker: [u32; FLOWS_MAX],
 }
 
@@ -44,16 +45,16 @@ const INCREASE: usize = 1;
 const INITIAL_WINDOW: usize = 2;
 const WINDOW_MAX: usize = 3;
 const RTO_MIN: usize = 4;
-/// And from here on what is [`SHARED`] with recovery.
+/// Index of the first parameter that is [`SHARED`] with recovery.
 const SHARED_FIRST: usize = 5;
 
-/// Windows here are in 1/1024 of a packet, as records have them.
+/// One packet in the unit of windows here: 1/1024 of a packet, as records have them.
 const PACKET: u64 = 1 << 10;
-/// The same in a [`Cwnd`].
+/// Shift from the unit of windows here to that of a [`Cwnd`].
 const STEP_LOG2: u32 = 6;
-/// The share of an excess delay by which a window is cut: 0.8, in 1/1024.
+/// The factor of an excess delay by which a window is cut: 0.8, in 1/1024.
 const DECREASE: u64 = 819;
-/// From this retransmission of a packet on, its flow's window is the smallest.
+/// Number of retransmissions of a packet from which on its flow's window is the smallest.
 const RETRANSMIT_LIMIT: u8 = 3;
 impl Control for Bottleneck {
     const NAME: &'static str = "bottleneck";
@@ -88,7 +89,8 @@ impl Control for Bottleneck {
         ControlInterest { needs, acked: true, reports: true, ..ControlInterest::default() }
     }
 
-    /// Only reports tell of hops: what a transport without them says changes nothing.
+    /// Returns no actions: only reports carry the delay of hops, so events of a transport without reports change
+    /// nothing.
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
         let ControlEvent::Reported(report) = event else { return ControlActions::default() };
         let first = Self::start(params, view).1;
@@ -121,7 +123,7 @@ impl Bottleneck {
         }
     }
 
-    /// Returns the flow's window from now on, and notes a cut.
+    /// Returns the flow's window from now on, and records a cut.
     fn window(&mut self, index: usize, report: &FlowReport, params: &Params) -> u64 {
         let least = PACKET.div_ceil(report.flows.max(1).into());
         let largest = params.get(WINDOW_MAX) * PACKET;
@@ -139,7 +141,7 @@ impl Bottleneck {
         if next >= window || self.may_cut(index, report.t4) { next } else { window }
     }
 
-    /// Returns whether the last cut of flow `index` was a round trip ago or longer, and if so notes one `now`.
+    /// Returns whether the last cut of flow `index` was at least a round trip ago; if so, records one at `now`.
     fn may_cut(&mut self, index: usize, now: Ticks) -> bool {
         let srtt = self.srtt[index];
         let passed = now.since(Ticks::new(self.marker[index])).get();
@@ -151,14 +153,14 @@ impl Bottleneck {
     }
 }
 
-/// Returns what becomes of `window` after `acked` packets, when the most congested hop delays them by `delay`.
+/// Returns the new value of `window` after `acked` packets, when the most congested hop delays them by `delay`.
 fn steer(window: u64, delay: Duration, acked: u64, params: &Params) -> u64 {
     let target = Duration::from_ps(params.get(HOP_TARGET));
     if delay <= target {
-        // Less than 2^10 packets, of 2^10 parts, times 16 and 2^10.
+        // No overflow: below 2^10 packets, of 2^10 parts, times 16 and 2^10.
         return window + acked * params.get(INCREASE) * PACKET / 1_000 * PACKET / window.max(PACKET);
     }
-    // Below 2^26 ps by 2^20 by 2^10.
+    // No overflow: below 2^26 ps times 2^20 times 2^10.
     let excess = (delay - target).as_ps();
     let cut = window * DECREASE / PACKET * excess / delay.as_ps();
     window - cut.min(window / 2)

@@ -4,27 +4,27 @@
 //! (SIGCOMM'18) section 4.1 uses the same values. The reaction point is here; the notification point (one CNP per 50 us
 //! and queue pair) is the engine's, the marking is the switch's.
 //!
-//! Deviations: integer arithmetic, with alpha in 1/65536; the alpha and rate timers are one tick stream (both 55 us in
-//! the paper), so they fire together; the byte counter counts payload.
+//! Deviations: integer arithmetic, alpha in 1/65536; the alpha and rate timers are one tick stream (both 55 us in the
+//! paper), so they fire together; the byte counter counts payload.
 //!
-//! IRN says that it runs DCQCN "as implemented in the Mellanox ConnectX-4" with the parameters of the paper. What is
-//! known of that adapter (its vendor's page on DCQCN parameters; the public ns-3 models of HPCC and ConWeave) differs
-//! from the paper in these points:
+//! IRN says that it runs DCQCN "as implemented in the Mellanox ConnectX-4" with the parameters of the paper. The
+//! published information on that adapter (its vendor's page on DCQCN parameters; the public ns-3 models of HPCC and
+//! ConWeave) differs from the paper in these points:
 //!
 //! | | paper, and here by default | adapter, public models | here |
 //! |---|---|---|---|
-//! | target of a cut | always the rate before it | that, after a timer round since the last cut | `clamp_target` |
-//! | a cut comes | with the CNP | at the next look, 4 us apart (`dcqcn_paper`: 50 us) | with the CNP |
+//! | target of a cut | always the rate before it | the same, after a timer round since the last cut | `clamp_target` |
+//! | time of a cut | on the CNP | at the next check, every 4 us (`dcqcn_paper`: 50 us) | on the CNP |
 //! | rounds of fast recovery | 5 | 1 | `fast_recovery_rounds` |
 //! | byte counter | 10 MB | none in the models | `byte_counter` |
-//! | least rate | not given | 100 Mbit/s (ConWeave), 1 Gbit/s (HPCC) | `rate_min`: 40 Mbit/s |
+//! | minimum rate | not given | 100 Mbit/s (ConWeave), 1 Gbit/s (HPCC) | `rate_min`: 40 Mbit/s |
 //! | increase at 40 Gbit/s | 40 Mbit/s | 16 and 40 (ConWeave), 8 and 80 (HPCC) | `rate_ai`, `rate_hai` |
 //! | timers, rate and alpha | 55 us, 55 us | 300 us, 1 us; `dcqcn_paper`: 55 us, 50 us | `dcqcn_timer` for both |
 //! | marks | 5 to 200 KB, 1 % | 160 to 640 KB (HPCC), 100 to 400 KB (ConWeave), 20 % | the switch's `ecn` |
-//! | CNPs | one in 50 us | with the acknowledgement of each marked or early packet | `cnp_interval` |
+//! | CNPs | one in 50 us | with the acknowledgement of each marked or out-of-order packet | `cnp_interval` |
 //!
 //! `cut_on_loss` (IRN section 4.3, "explicitly backing off on losses"; the paper gives no rule) treats a loss as a CNP,
-//! at most once per `cnp_interval`. Off by default: DCQCN as published does not hear of losses.
+//! at most once per `cnp_interval`. Off by default: DCQCN as published does not react to losses.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{BitRate, Duration};
@@ -47,18 +47,18 @@ pub struct Dcqcn {
     byte_rounds: u32,
     /// Expirations of the timer since the last cut.
     timer_rounds: u32,
-    /// 1 from a CNP until everything has recovered from it.
+    /// 1 from a CNP until the rate and alpha have recovered from it.
     active: u32,
-    /// 1 when a CNP came in since the last tick.
+    /// 1 when a CNP was received since the last tick.
     cnp_since_tick: u32,
     /// 1 once a loss has cut the rate.
     has_cut: u32,
-    /// When a loss last cut the rate, picoseconds.
+    /// Time of the last cut of the rate by a loss, in picoseconds.
     cut_at_ps: u64,
 }
 
 const ALPHA_ONE: u64 = 1 << 16;
-/// g = 1/256.
+/// Gain g = 1/256, as a shift.
 const GAIN_SHIFT: u32 = 8;
 
 const TIMER: usize = 0;
@@ -124,7 +124,7 @@ impl Control for Dcqcn {
                 self.cnp_since_tick = 0;
                 self.timer_rounds += 1;
                 let mut actions = self.increase(view, params);
-                // Back at line rate nothing changes any more: the next CNP starts the timer again.
+                // At line rate nothing changes any more: the next CNP restarts the timer.
                 let is_recovered = self.target_bps == view.line_rate.as_bps();
                 if is_recovered && before == (self.current_bps, self.target_bps, self.alpha) {
                     self.active = 0;
@@ -140,7 +140,8 @@ impl Control for Dcqcn {
 }
 
 impl Dcqcn {
-    /// A CNP: remember the rate, cut it by alpha/2, believe more in congestion, start over.
+    /// Handles a CNP: stores the current rate as target, cuts the rate by alpha/2, raises alpha and restarts the
+    /// counters.
     fn cut(&mut self, view: &ControlView, params: &Params) -> ControlActions {
         let first = self.active == 0;
         self.active = 1;
@@ -156,7 +157,7 @@ impl Dcqcn {
         ControlActions { rate: Some(BitRate::bps(self.current_bps)), tick_after, ..ControlActions::default() }
     }
 
-    /// Whether a loss counts as a CNP now.
+    /// Returns whether a loss counts as a CNP now.
     fn heeds_loss(&mut self, view: &ControlView, params: &Params) -> bool {
         let since = view.now.as_ps().saturating_sub(self.cut_at_ps);
         if !params.is_on(CUT_ON_LOSS) || (self.has_cut != 0 && since < params.get(CNP_INTERVAL)) {
@@ -166,7 +167,7 @@ impl Dcqcn {
         true
     }
 
-    /// A round of fast recovery, additive or hyper increase.
+    /// Performs a round of fast recovery, additive or hyper increase.
     fn increase(&mut self, view: &ControlView, params: &Params) -> ControlActions {
         let fast = params.get(FAST_RECOVERY_ROUNDS) as u32;
         let (most, least) = (self.timer_rounds.max(self.byte_rounds), self.timer_rounds.min(self.byte_rounds));

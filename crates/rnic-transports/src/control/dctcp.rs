@@ -2,18 +2,18 @@
 //!
 //! Source: "Data Center TCP" (SIGCOMM'10) section 3.1 and RFC 8257; IRN (SIGCOMM'18) section 4.4.4 runs it on top of
 //! IRN's recovery. The receiver echoes each mark in the acknowledgement of its packet ([`ControlInterest::echo`]); the
-//! marking is the switch's: a step at some 65 KB at 40 Gbit/s (section 3.4 of the source).
+//! switch does the marking: a step at some 65 KB at 40 Gbit/s (section 3.4 of the source).
 //!
 //! Deviations and choices:
 //!
 //! * integers: alpha in 1/65536; g is a power of two, 1/16;
 //! * until the first mark or loss there is no window, as for all of IRN's flows (section 4.1); `initial_window` sets
-//!   one at once. There is no slow start;
-//! * the cut comes with the first mark of a window and uses alpha as it stands (RFC 8257, section 3.3, step 8), at most
-//!   one per window of data; alpha is brought up to date when a window of data has been acknowledged, and begins at 1;
-//! * a loss halves the window, as in TCP (RFC 8257, section 3.5), at most once per window of data; a timeout too;
-//! * where not every packet draws an acknowledgement, a mark counts for all packets that the acknowledgement covers;
-//!   responses that nobody acknowledges (reads over RoCE) echo nothing.
+//!   one from the start. There is no slow start;
+//! * the cut is made on the first mark of a window and uses the current alpha (RFC 8257, section 3.3, step 8), at most
+//!   once per window of data; alpha is updated when a window of data has been acknowledged, and starts at 1;
+//! * a loss halves the window, as in TCP (RFC 8257, section 3.5), at most once per window of data; so does a timeout;
+//! * where not every packet causes an acknowledgement, a mark counts for all packets that the acknowledgement covers;
+//!   responses that are not acknowledged (reads over RoCE) echo no marks.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::control::ControlInterest;
@@ -26,13 +26,13 @@ use super::window::Window;
 #[repr(C)]
 pub struct Dctcp {
     window: Window,
-    /// Packets to be acknowledged before another sign of congestion counts.
+    /// Packets to be acknowledged before another congestion signal counts.
     settling: u64,
-    /// Packets acknowledged in the present observation window.
+    /// Packets acknowledged in the current observation window.
     acked: u64,
-    /// Of these, marked.
+    /// Marked packets among `acked`.
     marked: u64,
-    /// Packets that make the present observation window.
+    /// Length of the current observation window, in packets.
     round: u64,
     /// Estimate of the share of marked packets, 65536 = 1.
     alpha: u64,
@@ -83,7 +83,7 @@ impl Dctcp {
         }
     }
 
-    /// alpha = (1 - g) alpha + g F, once a window of data (equation 1).
+    /// Updates alpha = (1 - g) alpha + g F, once per window of data (equation 1).
     fn observe(&mut self, packets: u64, marked: u64, view: &ControlView, params: &Params) {
         self.acked += packets;
         self.marked += marked;
@@ -96,8 +96,8 @@ impl Dctcp {
         (self.acked, self.marked, self.round) = (0, 0, view.in_flight);
     }
 
-    /// Cuts the window, or where there is none yet, what was `in_flight`, by `part` of `whole`, unless it still settles
-    /// from the last cut (equation 2).
+    /// Cuts the window, or, when there is none yet, the packets `in_flight`, by `part` of `whole`, unless the packets
+    /// in flight at the last cut are not yet all acknowledged (equation 2).
     fn cut(&mut self, part: u64, whole: u64, in_flight: u64, view: &ControlView) {
         if self.settling == 0 {
             self.window = self.window.or_packets(in_flight).less(part, whole);

@@ -1,8 +1,9 @@
-//! A window that never changes: Falcon without congestion control, or any transport with so many packets and no more.
+//! A window that never changes: Falcon without congestion control, or any transport with a fixed number of packets in
+//! flight.
 //!
-//! Source: none of its own. It is what a controller is held against, and the shortest program for Falcon's adaptive
-//! engine (SIGCOMM'25, section 3: the engine is programmable, F-1). The times that such a program must give
-//! are Swift's ([`waits`], specification Rev 0.9, section 10.3.4) by the same parameters, so that the two
+//! Source: none of its own. It is the baseline to compare controllers with, and the shortest program for Falcon's
+//! adaptive engine (SIGCOMM'25, section 3: the engine is programmable, F-1). The timeouts that such a program must
+//! return are Swift's ([`waits`], specification Rev 0.9, section 10.3.4) with the same parameters, so that the two
 //! differ in their windows alone.
 //!
 //! Deviations: neither window reacts to anything, so a receiver whose buffers are full refuses packets (F-34); paths
@@ -17,7 +18,7 @@ use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec,
 use super::swift::ack_rate;
 use super::waits::{self, SHARED, Waits};
 
-/// Smoothed round trips in ticks, by flow.
+/// Smoothed round-trip times in ticks, by flow.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct FixedWindow {
@@ -26,7 +27,7 @@ pub struct FixedWindow {
 
 const WINDOW: usize = 0;
 const RTO_MIN: usize = 1;
-/// And from here on what is [`SHARED`] with recovery.
+/// Index of the first parameter that is [`SHARED`] with recovery.
 const SHARED_FIRST: usize = 2;
 
 impl Control for FixedWindow {
@@ -63,7 +64,8 @@ impl Control for FixedWindow {
 }
 
 impl FixedWindow {
-    /// The flow keeps its share of the window; times follow what was measured.
+    /// Returns the response to `report`: the flow keeps its share of the window; timeouts follow the measured round
+    /// trips.
     fn answer(&mut self, report: &FlowReport, first: FlowActions, params: &Params) -> FlowActions {
         let place = &mut self.srtt[usize::from(report.flow) % FLOWS_MAX];
         let mut srtt = Ticks::new(*place);

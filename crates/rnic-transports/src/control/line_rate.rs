@@ -3,7 +3,8 @@
 //! Source: IRN (SIGCOMM'18) section 4.1, "the flow starts at line-rate for all cases"; mechanism I-10: no slow start,
 //! no reaction to loss.
 //!
-//! Deviations: none. What bounds packets in flight is the profile's cap; where that is off (`roce-gbn`), nothing does.
+//! Deviations: none. Packets in flight are bounded by the profile's cap; where that is off (`roce-gbn`), they are
+//! unbounded.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::control::ControlInterest;

@@ -1,14 +1,15 @@
 //! NewReno: TCP's window, with slow start, fast recovery and a fall to one packet on timeout.
 //!
 //! Source: RFC 5681 (slow start, congestion avoidance), RFC 6582 (losses of one window are one loss), RFC 6928 (first
-//! window of ten), RFC 3465 (bytes, here packets, are counted, not acknowledgements). It is what IRN (SIGCOMM'18)
-//! section 4.6 calls iWARP's transport, together with `tcp-sack`; Tonic (NSDI'20) has it as a program.
+//! window of ten), RFC 3465 (bytes, here packets, are counted, not acknowledgements). Together with `tcp-sack` it is
+//! the transport that IRN (SIGCOMM'18) section 4.6 calls iWARP's; Tonic (NSDI'20) has it as a program.
 //!
 //! Deviations and choices:
 //!
 //! * whole packets for bytes: a short last packet counts as one;
-//! * the window is not inflated by duplicate acknowledgements, because the engine's gate counts what is in the network
-//!   (RFC 6675's pipe: not what was selectively acknowledged, and not what is lost) and not what is outstanding;
+//! * the window is not inflated by duplicate acknowledgements, because the engine limits the packets in the network
+//!   (RFC 6675's pipe: without packets selectively acknowledged and without lost packets) and not the outstanding
+//!   packets;
 //! * no RFC 3465 limit on an acknowledgement in slow start, but one packet after a timeout (its section 2.3);
 //! * a window that is not used does not grow (RFC 7661's first rule), and an idle one is not reset.
 
@@ -23,11 +24,11 @@ use super::window::Window;
 #[repr(C)]
 pub struct NewReno {
     window: Window,
-    /// Below this the window doubles per round trip.
+    /// Slow start threshold: below it the window doubles per round trip.
     threshold: Window,
-    /// Packets to be acknowledged before a loss is another loss: what was in flight when it was found.
+    /// Packets to be acknowledged before another loss counts: the packets in flight when the last loss was detected.
     settling: u64,
-    /// 1 while `settling` counts down after a loss that NACKs told of; 2 after a timeout.
+    /// 1 while `settling` counts down after a loss reported by NACKs; 2 after a timeout.
     recovers_from: u64,
 }
 
@@ -60,7 +61,7 @@ impl Control for NewReno {
                 (self.settling, self.recovers_from) = (view.in_flight, NACKS);
             }
             ControlEvent::TimedOut => {
-                // RFC 5681, section 3.1: a packet that is lost again does not halve the threshold again.
+                // RFC 5681, section 3.1: a packet that is lost again does not halve the threshold a second time.
                 if self.recovers_from != TIMEOUT || self.settling == 0 {
                     self.threshold = self.half_of_flight(view);
                 }
@@ -87,7 +88,7 @@ impl NewReno {
         }
     }
 
-    /// max(FlightSize / 2, 2 packets) (RFC 5681, equation 4).
+    /// Returns max(FlightSize / 2, 2 packets) (RFC 5681, equation 4).
     fn half_of_flight(&self, view: &ControlView) -> Window {
         let in_flight = Window::packets(view.in_flight.min(rnic_base::limits::OUTSTANDING_PACKETS_MAX));
         self.window.min(in_flight).less(1, 2).max(Window::packets(2))

@@ -1,11 +1,11 @@
-//! RTTCC-like: a rate from round trips of probes.
+//! RTTCC-like: a rate controlled by the round-trip times of probes.
 //!
-//! Source: what is published of RTTCC, the adapters' default (ConnectX-7; Falcon, SIGCOMM'25, sections 2.1, 6 and
-//! reference 6). That it sets a rate by the round trips of probe packets and needs no switch: NVIDIA, "Scaling Zero
-//! Touch RoCE Technology with Round Trip Time Congestion Control", and the overview of the algorithm in NVIDIA's
-//! documentation. Its code is not published, but names and values of its parameters are, where NVIDIA's deployment code
-//! sets them (repository NVIDIA/infra-controller, `crates/dpf/src/flavor.rs`, for DOCA 3.4), and the rule of the
-//! template that it comes with (DOCA PCC, `rtt_template`):
+//! Source: the published information on RTTCC, the adapters' default (ConnectX-7; Falcon, SIGCOMM'25, sections 2.1, 6
+//! and reference 6). For the facts that it sets a rate from the round trips of probe packets and needs no switch
+//! support: NVIDIA, "Scaling Zero Touch RoCE Technology with Round Trip Time Congestion Control", and the overview of
+//! the algorithm in NVIDIA's documentation. Its code is not published, but names and values of its parameters are,
+//! where NVIDIA's deployment code sets them (repository NVIDIA/infra-controller, `crates/dpf/src/flavor.rs`, for DOCA
+//! 3.4), and the rule of the template that it comes with (DOCA PCC, `rtt_template`):
 //!
 //! | published | here |
 //! |---|---|
@@ -16,28 +16,31 @@
 //! | additive increase, 96 of 2^20 of the port's rate | `ai` |
 //! | high additive increase, 1700 of 2^20 of the port's rate, each 200 us | `hai`, `hai_period` |
 //! | rate on first congestion, half of the port's | `first_share` |
-//! | template: least rate, 64 of 2^20 of the port's | `min` |
-//! | template: the next probe when the last is answered, with its queue pair's packet | one packet at a time is timed |
+//! | template: minimum rate, 64 of 2^20 of the port's | `min` |
+//! | template: next probe when the last is answered, with its queue pair's packet | one packet at a time is timed |
 //!
-//! Deviations and choices; where there was one, it was made in favour of the algorithm, for it is a baseline:
+//! Deviations and choices; where there was a choice, it was made in favour of the algorithm, because it is a baseline:
 //!
-//! * how parameters combine is told in words: increase is additive, decrease multiplicative, and two factors bound what
-//!   an event changes (what NVIDIA tells of its library `doca-pcc-ztr-rttcc-algo`). The plainest reading: above the
-//!   threshold the rate falls by alpha times how far, in parts of the threshold; up to it the additive increase is
-//!   added, and the high one once in each period without a round trip above it;
+//! * the combination of the parameters is published only in prose: increase is additive, decrease multiplicative, and
+//!   two factors bound the change by one event (NVIDIA's description of its library `doca-pcc-ztr-rttcc-algo`). The
+//!   simplest interpretation is used: above the threshold the rate falls by alpha times the excess, as a fraction of
+//!   the threshold; up to it the additive increase is added, and the high one once in each period without a round trip
+//!   above it;
 //! * the increase factor bounds the high step alone. A bound on the other makes growth multiplicative below 300 Mbit/s:
 //!   in an incast of 500 queue pairs the 99 % latency is twice as long then;
 //! * the maximum queuing delay (250 us) is left out. In the template the rate falls by twice the factor from such a
-//!   delay on, by five times when a NACK came too; that makes an incast of 5000 queue pairs more uneven, and slower;
-//! * CNPs are left out (no switch marks here), and what is named advanced, topology and fast scheduling (not told);
-//! * probes are no packets of their own: those would wait in the same queues, and cost bandwidth. Time at the receiver
-//!   is not taken out, since it answers at once. A packet that is sent again is timed from its last sending; the
-//!   template asks for a lost probe again after 300 us;
-//! * a loss says nothing. A timeout, with which probes are lost too, halves the rate, once a round trip, until the next
-//!   round trip tells: when it is good, that was no congestion, and the rate is what it was. Without the cut, an incast
-//!   of 500 queue pairs keeps a third of the link; if it stayed, a lone queue pair on a lossy link would not come back
-//!   to the line's rate, for increase is slow;
-//! * there is no window: nothing bounds what is under way but the rate. The rate begins at the line's.
+//!   delay on, by five times when a NACK was received too; that makes an incast of 5000 queue pairs more uneven, and
+//!   slower;
+//! * CNPs are left out (no switch marks here), and so are the parameters named advanced, topology and fast scheduling
+//!   (not described);
+//! * probes are not separate packets: those would wait in the same queues, and cost bandwidth. Time at the receiver is
+//!   not subtracted, since it responds immediately. A retransmitted packet is timed from its last transmission; the
+//!   template requests a lost probe again after 300 us;
+//! * a loss alone has no effect. A timeout, with which probes are lost too, halves the rate, once a round trip, until
+//!   the next round trip is measured: when that is below the threshold, there was no congestion, and the previous rate
+//!   is restored. Without the cut, an incast of 500 queue pairs keeps a third of the link; if it were permanent, a
+//!   single queue pair on a lossy link would not return to the line rate, because increase is slow;
+//! * there is no window: packets in flight are bounded by the rate alone. The rate starts at the line rate.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{BitRate, Duration, Time};
@@ -50,21 +53,22 @@ use rnic_policy::{Control, ControlActions, ControlEvent, ControlView, ParamSpec,
 pub struct Rttcc {
     /// Rate in force, bit/s.
     rate_bps: u64,
-    /// When a timeout last cut the rate, picoseconds; 0 before the first.
+    /// Time of the last cut of the rate by a timeout, in picoseconds; 0 before the first.
     cut_at_ps: u64,
-    /// The last round trip, picoseconds.
+    /// The last round-trip time, in picoseconds.
     rtt_ps: u64,
-    /// Since when each round trip was good, and the rate had no high increase, picoseconds; 0 when the last was not.
+    /// Start of the current period, in picoseconds, in which every round trip was below the threshold and no high
+    /// increase was made; 0 when the last round trip was above the threshold.
     calm_since_ps: u64,
-    /// A round trip was above the threshold before.
+    /// 1 once a round trip was above the threshold.
     congested: u64,
-    /// The rate before timeouts since the last round trip cut it, bit/s; 0 when none did.
+    /// The rate before it was cut by timeouts since the last round trip, bit/s; 0 when there were none.
     before_bps: u64,
 }
 
-/// Shares are given in thousandths.
+/// Denominator of factors, which are given in thousandths.
 const WHOLE: u64 = 1_000;
-/// Additive steps are given in 2^-20 of the line's rate, as adapters have them.
+/// Denominator of additive steps, which are given in 2^-20 of the line rate, as in the adapters.
 const STEPS: u64 = 1 << 20;
 
 const TARGET: usize = 0;
@@ -122,7 +126,7 @@ impl Control for Rttcc {
 }
 
 impl Rttcc {
-    /// The rate that `rtt` asks for, bounds aside.
+    /// Returns the rate for the sample `rtt`, before the rate's bounds are applied.
     fn take_sample(&mut self, rtt: Duration, view: &ControlView, params: &Params) -> u64 {
         let (rtt, target, line_bps) = (rtt.as_ps().max(1), params.get(TARGET), view.line_rate.as_bps());
         self.rtt_ps = rtt;
@@ -145,7 +149,8 @@ impl Rttcc {
         rate_bps
     }
 
-    /// A round trip was good: whether a period of such has just ended; the next begins.
+    /// Handles a round trip below the threshold; returns whether a period of such has just ended, and then starts the
+    /// next.
     fn is_calm(&mut self, now: Time, params: &Params) -> bool {
         let since = if self.calm_since_ps == 0 { now.as_ps() } else { self.calm_since_ps };
         let is_over = now.as_ps() - since >= params.get(HAI_PERIOD);
@@ -153,7 +158,7 @@ impl Rttcc {
         is_over
     }
 
-    /// Whether a timeout is of another round trip than the last one that was heeded.
+    /// Returns whether a timeout belongs to a later round trip than the last one that cut the rate.
     fn is_news(&mut self, now: Time, params: &Params) -> bool {
         let since = now.as_ps().saturating_sub(self.cut_at_ps);
         if self.cut_at_ps != 0 && since < self.rtt_ps.max(params.get(TARGET)) {
@@ -164,7 +169,7 @@ impl Rttcc {
     }
 }
 
-/// `value * by / divisor`, without overflow on the way.
+/// Returns `value * by / divisor`, without intermediate overflow.
 fn mul_div(value: u64, by: u64, divisor: u64) -> u64 {
     (u128::from(value) * u128::from(by) / u128::from(divisor)) as u64
 }

@@ -1,18 +1,19 @@
-//! Swift as Falcon runs it: two windows, one for the fabric by delay and one for the receiving NIC by its buffers.
+//! Swift as Falcon runs it: two windows, one for the fabric controlled by delay and one for the receiving NIC
+//! controlled by its buffer occupancy.
 //!
 //! Source: OCP Falcon Transport Protocol, Rev 0.9, section 10.3 (`target`, `fcwnd`, `ncwnd`, timeouts, gaps), with the
-//! defaults of the public simulator but for `alpha`; Swift (SIGCOMM'20) section 3. The parts of one idea each:
+//! defaults of the public simulator except for `alpha`; Swift (SIGCOMM'20) section 3. The parts, one mechanism each:
 //! [`fabric`] (fcwnd), [`scaling`] (target delay by window), [`nic`] (ncwnd), [`timers`] (one change a round trip, and
-//! the gap), [`waits`] (timeouts, which other programs give too), [`plb`] and [`prr`] (paths), [`alpha`] (shares of
+//! the gap), [`waits`] (timeouts, shared with other programs), [`plb`] and [`prr`] (paths), [`alpha`] (shares of
 //! resources), [`ack_rate`].
 //!
-//! Where the specification contradicts itself or the simulator, this is the side taken:
+//! Decisions where the specification contradicts itself or the simulator:
 //!
-//! * the smoothing factor weighs the old value (0.75), as section 10.3.4 has it;
+//! * the smoothing factor weighs the old value (0.75), as in section 10.3.4;
 //! * flow scaling uses 1/sqrt(w), without which its factor is negative;
 //! * a delay of exactly the target still increases (`<=`, the specification's);
-//! * gap = rtt/fcwnd - rtt, from what is measured and not from the gap before;
-//! * every answer has a timeout, with the gap in it (the simulator's), so that timeouts follow a rising delay;
+//! * gap = rtt/fcwnd - rtt, from the measured values and not from the previous gap;
+//! * every response has a timeout, which includes the gap (the simulator's), so that timeouts follow a rising delay;
 //! * both branches of a retransmission are gated by a round trip; the first is for a count of one;
 //! * ncwnd's decrease has the factor `nic_md` of its own parameter list;
 //! * the marker of ncwnd is compared with, and made from, the marker of ncwnd.
@@ -20,32 +21,34 @@
 //! Deviations and choices:
 //!
 //! * integers: windows have 10 fractional bits and times are whole ticks of 131.072 ns, as in the records. Increases
-//!   round to the nearest, so a window of 200 grows by 5/1024 where 5.12 is meant; what else rounds says so in its
+//!   round to the nearest, so a window of 200 grows by 5/1024 where 5.12 is exact; other rounding is described in its
 //!   file;
-//! * the round trip that gates changes and that gaps are made of is the smoothed one. The public simulator takes the
-//!   newest, unless it is told otherwise (`calc_rtt_smooth`), but for gaps of several flows; in large incasts that
-//!   leaves the same queue. Without a sample (a fresh flow) the gate is open. A flow that was silent for 2.199 s and
-//!   more may find its gate closed by accident, for one round trip at most;
-//! * the times of RACK and TLP have the parameters of the recovery policy `rack-tlp`, and are set with them; its `rto`
-//!   is for the time before the first answer, `rto_min` for that after it;
-//! * ten parameters are constants, to leave some for people: additive increase, decreases and smoothing are what
-//!   everybody uses, and the window range of flow scaling makes its constants constant;
+//! * the round trip that gates changes and from which gaps are computed is the smoothed one. The public simulator uses
+//!   the newest, unless configured otherwise (`calc_rtt_smooth`), except for gaps of several flows; in large incasts
+//!   the queue is the same. Without a sample (a new flow) the gate is open. A flow that was silent for 2.199 s and more
+//!   may find its gate closed because of the wrap, for one round trip at most;
+//! * the timeouts of RACK and TLP have the parameters of the recovery policy `rack-tlp`, and are set with them; its
+//!   `rto` applies before the first response, `rto_min` after it;
+//! * ten parameters are constants, to leave parameter slots for the user: additive increase, decreases and smoothing
+//!   have the commonly used values, and the window range of flow scaling makes its constants constant;
 //! * no delay smoothing (the default is none), and `delay_state` holds PLB's state, as in the simulator;
-//! * four flows, as the two low bits of a label can name; flows beyond share the state of the one four below. State is
-//!   64 bytes with them. Each of two such flows may fill the window, so it counts twice in the connection's; how many
-//!   flows there are comes with each report. On one flow, all of it travels in the specification's fields. Of several
-//!   each carries its own; the window towards the NIC is in force for all, and comes back from there, its marker and
-//!   direction are the connection's. The other flows' windows and round trips do not travel: the specification's fields
-//!   are of one flow. A connection's gap, timeout, shares and rate of acknowledgements are then made of one flow's,
-//!   whichever was answered last. Where answers take time, events of other flows that left before one have not heard of
-//!   what it did to the window towards the NIC, and may change it in the same round trip;
+//! * four flows, as the two low bits of a label can name; flows beyond share the state of the flow with the index four
+//!   lower. State is 64 bytes with them. Each of two such flows may fill the window, so it counts twice in the
+//!   connection's; the number of flows comes with each report. With one flow, the complete state travels in the
+//!   specification's fields. With several, each flow carries its own state; the window towards the NIC is in force for
+//!   all and is returned with the settings in force, its marker and direction are the connection's. The other flows'
+//!   windows and round trips do not travel: the specification's fields are of one flow. A connection's gap, timeout,
+//!   shares and rate of acknowledgements are then computed from the flow of the latest response. Where responses take
+//!   time, events of other flows that were sent before a response do not contain its effect on the window towards the
+//!   NIC, and may change it in the same round trip;
 //! * `alpha` is 1 without congestion (code 3) and at most 1/2 after a retransmission, where the simulator has 1/8 and
-//!   1/16: an eighth of what is free is less than a connection that is alone needs to fill its path (`falcon/share`).
-//!   A retransmission never raises it ([`alpha`]);
-//! * a connection's gap and timeout come from the sum of its flows' windows and the longest of their round trips;
-//! * on a transport without reports the delay is the round trip with the receiver's part in it, hops count as none, one
-//!   sample a round trip speaks for all packets acknowledged since the last, and a window below one packet is paced by
-//!   a rate ([`plain`]).
+//!   1/16: an eighth of the free resources is less than a single connection needs to fill its path (`falcon/share`). A
+//!   retransmission never raises it ([`alpha`]);
+//! * a connection's gap and timeout are computed from the sum of its flows' windows and the longest of their round
+//!   trips;
+//! * on a transport without reports the delay is the round trip including the receiver's part, hops count as none, one
+//!   sample a round trip covers all packets acknowledged since the last, and a window below one packet is paced by a
+//!   rate ([`plain`]).
 
 pub(super) mod ack_rate;
 mod alpha;
@@ -89,20 +92,21 @@ const PLB_ROUNDS: usize = 8;
 const PRR_TIMEOUTS: usize = 9;
 const WINDOW_MIN: usize = 10;
 const ALPHA: usize = 11;
-/// And from here on what is [`SHARED`] with recovery.
+/// Index of the first parameter that is [`SHARED`] with recovery.
 const SHARED_FIRST: usize = 12;
 
-/// The longest time of a parameter: 15 hops, base and range together stay below 24 bits of ticks without asking.
+/// Largest value of a time parameter: 15 hops, base and range together then stay below 24 bits of ticks without a
+/// check.
 const TIME_MAX: Duration = Duration::from_ms(100);
 
 const _: () = assert!(17 * (TIME_MAX.as_ps() >> 17) < 1 << Ticks::BITS);
 
-/// A time up to [`TIME_MAX`].
+/// Returns a time parameter with values up to [`TIME_MAX`].
 const fn time(name: &'static str, default: Duration, help: &'static str) -> ParamSpec {
     ParamSpec { max: TIME_MAX.as_ps(), ..ParamSpec::duration(name, default, help) }
 }
 
-/// The window towards the receiving NIC begins here.
+/// Initial window towards the receiving NIC, in packets.
 const NCWND_INITIAL: u32 = 64;
 
 impl Control for Swift {
@@ -217,11 +221,11 @@ impl ReportControl for Swift {
     }
 }
 
-/// What an event leads to beside the windows.
+/// Results of an event other than the windows.
 #[derive(Clone, Copy)]
 struct Outcome {
     repath: bool,
-    /// The newest round trip, for RACK.
+    /// The newest round-trip time, for RACK.
     rtt: Ticks,
     alphas: alpha::Alphas,
 }
@@ -232,7 +236,7 @@ impl Swift {
         let index = usize::from(report.flow) % state::FLOWS;
         let mut flow = self.flow(index);
         if flow.fcwnd == 0 {
-            // The first report on this flow: the datapath says what its share of the first window was.
+            // The first report on this flow: it carries the flow's share of the connection's initial window.
             flow.fcwnd = window_in_force(report, params);
         }
         let mut nic = self.nic();
@@ -268,7 +272,7 @@ impl Swift {
     }
 }
 
-/// What an acknowledgement or a NACK says.
+/// Values carried by an acknowledgement or a NACK.
 #[derive(Clone, Copy)]
 struct Answer {
     now: Ticks,
@@ -278,16 +282,16 @@ struct Answer {
     level: u32,
 }
 
-/// What follows from it and the windows before, and needs divisions or tables.
+/// Values computed from an [`Answer`] and the previous windows that need divisions or tables.
 #[derive(Clone, Copy)]
 struct Ready {
     target: Ticks,
     moves: fabric::Moves,
-    /// What the window towards the NIC is lowered to, if it is.
+    /// The value to which the window towards the NIC is lowered, if it is.
     lowered: u32,
 }
 
-/// An acknowledgement or a NACK: a sample of delays and of the receiver's buffers.
+/// Handles an acknowledgement or a NACK: a sample of delays and of the receiver's buffer occupancy.
 #[inline(always)]
 fn on_answer(flow: &mut Flow, nic: &mut nic::NicWindow, report: &FlowReport, params: &Params) -> Outcome {
     let (acked, level) = (u32::from(report.acked), u32::from(report.rx_level));
@@ -307,8 +311,8 @@ fn on_answer(flow: &mut Flow, nic: &mut nic::NicWindow, report: &FlowReport, par
     Outcome { repath, rtt: answer.rtt, alphas }
 }
 
-/// Takes `answer` into account; answers whether the flow is to take another path. With nothing in it that a processor
-/// could not do for several connections side by side, but for what only NACKs lead to.
+/// Applies `answer` to the windows and returns whether the flow should change its path. Apart from the part for NACKs
+/// only, it contains no operation that a processor could not perform for several connections in parallel.
 #[inline(always)]
 fn on_sample<const ACKED: bool>(
     flow: &mut Flow,
@@ -337,9 +341,9 @@ fn on_sample<const ACKED: bool>(
     repath
 }
 
-/// A packet of the flow was sent again, for the `count`th time; the connection had `shares`.
+/// Handles the `count`th retransmission of a packet of the flow; the connection had `shares`.
 ///
-/// Takes and gives the flow by value, so that on the way of acknowledgements it stays in registers.
+/// Takes and returns the flow by value, so that it stays in registers on the path for acknowledgements.
 #[cold]
 fn on_retransmit(
     mut flow: Flow,
@@ -357,20 +361,20 @@ fn on_retransmit(
     (flow, Outcome { repath, rtt: flow.srtt, alphas: alpha::Alphas::lossy(shares, params) })
 }
 
-/// The delay that a flow with window `fcwnd` may see over `hops` hops.
+/// Returns the target delay of a flow with window `fcwnd` over `hops` hops.
 #[inline(always)]
 fn target_delay(fcwnd: u32, hops: u32, params: &Params) -> Ticks {
     let [base, hop, range] = [BASE_TARGET, HOP_DELAY, SCALING_RANGE].map(|index| ticks(params, index));
     Ticks::new(base + hops * hop + scaling::extra(fcwnd, range))
 }
 
-/// What timeouts are computed with.
+/// Returns the values from which timeouts are computed.
 #[inline(always)]
 fn waits_of(params: &Params) -> Waits {
     Waits::of(params, RTO_MIN, SHARED_FIRST)
 }
 
-/// A window with 10 fractional bits as the contract has it.
+/// Converts a window with 10 fractional bits to the contract's type.
 #[inline]
 const fn cwnd(fcwnd: u32) -> Cwnd {
     Cwnd::from_fixed((fcwnd as u64) << 6)
@@ -380,7 +384,7 @@ fn window_max(params: &Params) -> u32 {
     params.get(MAXIMUM_WINDOW) as u32
 }
 
-/// With 10 fractional bits; not above the largest.
+/// Returns the smallest window, with 10 fractional bits; at most the largest window.
 #[inline(always)]
 fn window_min(params: &Params) -> u32 {
     (params.get(WINDOW_MIN) as u32).min(window_max_fixed(params))
@@ -390,7 +394,8 @@ fn window_max_fixed(params: &Params) -> u32 {
     params.get(MAXIMUM_WINDOW) as u32 * WINDOW_ONE
 }
 
-/// The flow's window that the datapath has now. The first, a share of the connection's, may be out of bounds.
+/// Returns the flow's window now in force in the datapath. The first one, a share of the connection's, may be out of
+/// bounds.
 #[inline(always)]
 fn window_in_force(report: &FlowReport, params: &Params) -> u32 {
     let fcwnd = (report.in_force.fcwnd.fixed() >> 6).min(u64::from(WINDOW_MAX)) as u32;
@@ -402,7 +407,7 @@ fn rx_target(params: &Params) -> u32 {
     params.get(RX_TARGET) as u32
 }
 
-/// In packets.
+/// Returns the initial window towards the receiving NIC, in packets.
 #[inline(always)]
 fn initial_ncwnd(params: &Params) -> u32 {
     NCWND_INITIAL.min(window_max(params))

@@ -1,26 +1,27 @@
 //! Timely: rate control from round-trip times and their gradient.
 //!
-//! Source: "TIMELY: RTT-based Congestion Control for the Datacenter" (SIGCOMM'15), section 4 and its Algorithm 1,
-//! with its values where it gives any; below, where those of the public ns-3 models differ. IRN (SIGCOMM'18) section
-//! 4.1 runs it with the parameters of the Timely paper.
+//! Source: "TIMELY: RTT-based Congestion Control for the Datacenter" (SIGCOMM'15), section 4 and its Algorithm 1, with
+//! its values where it gives any; below, where those of the public ns-3 models differ. IRN (SIGCOMM'18) section 4.1
+//! runs it with the parameters of the Timely paper.
 //!
-//! Deviations and choices, where the source leaves room:
+//! Deviations and choices, where the source leaves a choice:
 //!
 //! * integers: times in picoseconds, gradient and factors in 1/65536;
-//! * a sample is the round trip of one packet and its acknowledgement, and there is one a round trip: the engine times
-//!   one packet at a time, and none that was sent twice. The original takes one per segment of 16 to 64 KB. Where not
-//!   every packet is acknowledged, the packet timed is one that asks for an acknowledgement;
-//! * with go-back-N and no cap, a flow whose packets are all under way when one is lost would never be timed again, and
-//!   keep its rate: set `time_resent`. Then a packet that is sent again is timed from its last sending, as in the
-//!   public models, whose acknowledgements echo when the packet left. The paper's switches lose nothing;
-//! * the rate begins at that of the line, as for all transports of IRN's evaluation;
+//! * a sample is the round trip of one packet and its acknowledgement, at most one a round trip: the engine times one
+//!   packet at a time, and none that was retransmitted. The original takes one per segment of 16 to 64 KB. Where not
+//!   every packet is acknowledged, the packet timed is one that requests an acknowledgement;
+//! * with go-back-N and no cap, a flow whose packets are all in flight when one is lost would never be timed again, and
+//!   would keep its rate: set `time_resent`. Then a retransmitted packet is timed from its last transmission, as in the
+//!   public models, whose acknowledgements echo the transmit time. The paper's switches lose no packets;
+//! * the initial rate is the line rate, as for all transports of IRN's evaluation;
 //! * a normalised gradient above one counts as one, so that a single sample cuts the rate by beta at most. The formula
-//!   as printed gives zero at 1.25, which one burst of another sender reaches in a shallow buffer. With
-//!   `limit_gradient = false` it is as printed, down to `rate_min`, as in the public ns-3 models;
+//!   as printed gives zero at 1.25, which one burst of another sender reaches in a shallow buffer. With `limit_gradient
+//!   = false` it is as printed, down to `rate_min`, as in the public ns-3 models;
 //! * those models, at 40 Gbit/s, increase by 40 Mbit/s and by 200 when hyper-active (HPCC), after five increases of any
-//!   kind in a row; the paper by 10 Mbit/s, after five falling samples between the thresholds. Ours are the paper's;
-//! * five samples in a row with a gradient of zero or less turn hyper-active increase on, and any other sample turns
-//!   it off;
+//!   kind in a row; the paper by 10 Mbit/s, after five falling samples between the thresholds. The values here are the
+//!   paper's;
+//! * five samples in a row with a gradient of zero or less turn hyper-active increase on, and any other sample turns it
+//!   off;
 //! * `cut_on_loss` (IRN section 4.3, "explicitly backing off on losses"; the paper gives no rule): a loss halves the
 //!   rate, at most once per round trip as last measured.
 
@@ -39,7 +40,7 @@ pub struct Timely {
     previous_ps: u64,
     /// Smoothed difference between samples, picoseconds.
     difference_ps: i64,
-    /// When a loss last cut the rate, picoseconds.
+    /// Time of the last cut of the rate by a loss, in picoseconds.
     cut_at_ps: u64,
     /// Samples in a row with a gradient of zero or less.
     falling: u32,
@@ -49,7 +50,7 @@ pub struct Timely {
 
 /// 1 in the fixed-point form of gradients and factors.
 const ONE: u64 = 1 << 16;
-/// Weights are given in thousandths.
+/// Denominator of weights, which are given in thousandths.
 const WHOLE: u64 = 1_000;
 
 const T_LOW: usize = 0;
@@ -110,7 +111,7 @@ impl Control for Timely {
 }
 
 impl Timely {
-    /// Algorithm 1: the rate that `rtt` asks for, bounds aside.
+    /// Returns the rate for the sample `rtt` by Algorithm 1, before the rate's bounds are applied.
     fn take_sample(&mut self, rtt: Duration, params: &Params) -> u64 {
         let sample = rtt.as_ps().max(1);
         let news = if self.previous_ps == 0 { 0 } else { sample.cast_signed() - self.previous_ps.cast_signed() };
@@ -135,12 +136,12 @@ impl Timely {
         self.less(params, if params.is_on(LIMIT_GRADIENT) { gradient.min(ONE) } else { gradient })
     }
 
-    /// The rate, less beta times `share` (65536 = 1) of it.
+    /// Returns the rate minus beta times `share` (65536 = 1) of it.
     fn less(&self, params: &Params, share: u64) -> u64 {
         self.rate_bps.saturating_sub(mul_div(self.rate_bps, params.get(BETA) * share, WHOLE * ONE))
     }
 
-    /// Whether a loss cuts the rate now.
+    /// Returns whether a loss cuts the rate now.
     fn cuts(&mut self, now: Time, params: &Params) -> bool {
         let since = now.as_ps().saturating_sub(self.cut_at_ps);
         let is_news = self.has_cut == 0 || since >= self.previous_ps.max(params.get(MIN_RTT));
@@ -152,7 +153,7 @@ impl Timely {
     }
 }
 
-/// `value * by / divisor`, without overflow on the way.
+/// Returns `value * by / divisor`, without intermediate overflow.
 fn mul_div(value: u64, by: u64, divisor: u64) -> u64 {
     (u128::from(value) * u128::from(by) / u128::from(divisor)) as u64
 }

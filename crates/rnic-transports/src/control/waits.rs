@@ -1,11 +1,13 @@
-//! Times that programs of an adaptive engine give, whatever their windows: timeouts, and the round trip behind them.
+//! Timeouts that programs of an adaptive engine return, independent of their windows, and the smoothed round trip from
+//! which they are computed.
 //!
 //! Source: OCP Falcon Transport Protocol, Rev 0.9, section 10.3.4; Falcon (SIGCOMM'25) section 4.1 and table 3 (which
-//! asks for RACK's and TLP's times, that the specification does not have). RACK: what was sent so long ago that the
-//! newest round trip and a quarter of the smoothed one have passed is lost. TLP: two smoothed round trips, and the time
-//! for which a receiver may hold an acknowledgement back. A quarter, two and that time are parameters ([`SHARED`]).
+//! requires the times of RACK and TLP, which the specification does not have). RACK: a packet is lost when the newest
+//! round trip and a quarter of the smoothed one have passed since it was sent. TLP: two smoothed round trips, plus the
+//! time for which a receiver may delay an acknowledgement. The quarter, the two and that delay are parameters
+//! ([`SHARED`]).
 //!
-//! Deviations: the smoothed round trip is kept in whole ticks and stops within two of a constant one (262 ns).
+//! Deviations: the smoothed round trip is kept in whole ticks and converges to within two of a constant one (262 ns).
 
 use core::hint::select_unpredictable;
 
@@ -15,21 +17,21 @@ use rnic_policy::{Cwnd, ParamOwner, ParamSpec, Params};
 
 use crate::recovery::rack_tlp::{PROBE, REORDER};
 
-/// Before anything was measured every timeout is 1 ms, where the datapath does not begin with another.
+/// Timeout before anything was measured, 1 ms, unless the datapath starts with another value.
 pub(super) const UNMEASURED: Ticks = Ticks::new(7_629);
 
-/// The shortest retransmission timeout, where a program has it as a parameter.
+/// The parameter for the shortest retransmission timeout, for programs that have it.
 pub(super) const RTO_MIN: ParamSpec = ParamSpec {
     max: Duration::from_ms(100).as_ps(),
     ..ParamSpec::duration("rto_min", Duration::from_us(250), "retransmission timeout at least; twice the round trip")
 }
 .by_reports();
 
-/// All of the free resources, as of a connection that meets no congestion.
+/// Alpha code for all of the free resources, as for a connection that meets no congestion.
 const ALPHA_UNCONGESTED: u32 = 3;
 
-/// Returns what a flow begins with whose windows alone are steered: `window` packets to the fabric, `ncwnd` to the
-/// receiving NIC, no pacing, no repathing.
+/// Returns the initial settings of a flow of which only the windows are controlled: `window` packets to the fabric,
+/// `ncwnd` to the receiving NIC, no pacing, no repathing.
 #[inline(always)]
 pub(super) fn first(window: u64, ncwnd: u64, ack_rate: AckRate) -> FlowActions {
     FlowActions {
@@ -47,10 +49,10 @@ pub(super) fn first(window: u64, ncwnd: u64, ack_rate: AckRate) -> FlowActions {
     }
 }
 
-/// Retransmission timeout in smoothed round trips.
+/// Retransmission timeout as a multiple of the smoothed round trip.
 const RTO_FACTOR: u32 = 2;
 
-/// What recovery computes with, too, in the order in which [`Waits::of`] finds it.
+/// Parameters that recovery uses as well, in the order expected by [`Waits::of`].
 pub(super) const SHARED: [ParamSpec; 5] = [
     REORDER[0].owned_by(ParamOwner::Recovery),
     REORDER[1].owned_by(ParamOwner::Recovery),
@@ -59,14 +61,14 @@ pub(super) const SHARED: [ParamSpec; 5] = [
     PROBE[2].owned_by(ParamOwner::Both).by_reports(),
 ];
 
-/// Three quarters of the old value and one of the new; the first sample counts whole.
+/// Returns three quarters of the old value plus one quarter of the new; the first sample is used unchanged.
 #[inline(always)]
 pub(super) fn smooth(srtt: Ticks, rtt: Ticks) -> Ticks {
     let mixed = if srtt == Ticks::ZERO { rtt.get() } else { (3 * srtt.get() + rtt.get() + 2) >> 2 };
     Ticks::new(mixed.max(1))
 }
 
-/// What timeouts are computed with; times in ticks.
+/// Parameters from which timeouts are computed; times in ticks.
 #[derive(Clone, Copy)]
 pub(super) struct Waits {
     rto_min: u32,
@@ -78,7 +80,8 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Of a policy that has the shortest timeout as parameter `rto_min`, and [`SHARED`] from `shared` on.
+    /// Reads them from a policy that has the shortest timeout as parameter `rto_min`, and [`SHARED`] from index
+    /// `shared` on.
     #[inline(always)]
     pub(super) fn of(params: &Params, rto_min: usize, shared: usize) -> Self {
         Self {
@@ -91,20 +94,20 @@ impl Waits {
         }
     }
 
-    /// The retransmission timeout; `before` as long as nothing was measured.
+    /// Returns the retransmission timeout; `before` as long as nothing was measured.
     #[inline(always)]
     pub(super) fn rto(self, srtt: Ticks, gap: Gap, before: Ticks) -> Ticks {
-        // 25 bits and 23.
+        // No overflow: 25 bits and 23 bits.
         measured(srtt, (RTO_FACTOR * srtt.get() + gap.ticks() as u32).max(self.rto_min), before)
     }
 
-    /// RACK's timeout of a flow whose newest round trip is `rtt`.
+    /// Returns RACK's timeout for a flow whose newest round trip is `rtt`.
     #[inline(always)]
     pub(super) fn rack(self, rtt: Ticks, srtt: Ticks, before: Ticks) -> Ticks {
         measured(srtt, rtt.get() + percent(srtt, self.reorder_percent).max(self.reorder_min), before)
     }
 
-    /// The time of inactivity after which a probe is sent.
+    /// Returns the time of inactivity after which a probe is sent.
     #[inline(always)]
     pub(super) fn tlp(self, srtt: Ticks, before: Ticks) -> Ticks {
         let span = percent(srtt, self.probe_percent) + self.probe_extra;
@@ -112,27 +115,27 @@ impl Waits {
     }
 }
 
-/// `share` percent of `srtt`, rounded up: 28 bits, as shares are 1600 at most.
+/// Returns `share` percent of `srtt`, rounded up: 28 bits, because shares are at most 1600.
 #[inline(always)]
 fn percent(srtt: Ticks, share: u32) -> u32 {
     let (whole, rest) = (srtt.get() / 100, srtt.get() % 100);
     whole * share + (rest * share).div_ceil(100)
 }
 
-/// `span` as a timeout, once there was a sample.
+/// Returns `span` as a timeout if there was a sample, otherwise `before`.
 #[inline(always)]
 fn measured(srtt: Ticks, span: u32, before: Ticks) -> Ticks {
     let span = span.max(1).min(Ticks::MAX.get());
     Ticks::new(select_unpredictable(srtt == Ticks::ZERO, before.get(), span))
 }
 
-/// What timeouts are until there is a sample: what the datapath has now, which it began with.
+/// Returns the timeout used until there is a sample: the one in force, with which the datapath started.
 #[inline(always)]
 pub(super) fn before(in_force: &InForce) -> Ticks {
     if in_force.rto == Ticks::ZERO { UNMEASURED } else { in_force.rto }
 }
 
-/// Parameter `index`, a time of at most 2 s, in ticks.
+/// Returns parameter `index`, a time of at most 2 s, in ticks.
 #[inline(always)]
 pub(super) const fn ticks(params: &Params, index: usize) -> u32 {
     ((params.get(index) + (1 << 16)) >> 17) as u32

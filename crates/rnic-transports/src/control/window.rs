@@ -1,14 +1,16 @@
-//! The congestion window that window-based controllers share: fixed point, additive increase, multiplicative decrease.
+//! The congestion window shared by window-based controllers: fixed point, additive increase, multiplicative decrease.
 //!
-//! Source: RFC 5681 section 3.1 (a packet a window, in parts per acknowledgement), for all who grow so.
+//! Source: RFC 5681 section 3.1 (one packet per window, divided among the acknowledgements), for all controllers that
+//! grow this way.
 //!
-//! Deviations: packets with 16 fractional bits instead of bytes; never above what the engine can have outstanding.
+//! Deviations: packets with 16 fractional bits instead of bytes; never above the largest number of outstanding packets
+//! of the engine.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::limits::OUTSTANDING_PACKETS_MAX;
 use rnic_policy::{ControlActions, ControlView, Cwnd, ParamSpec};
 
-/// A window in packets with 16 fractional bits, as [`Cwnd`]; zero is none: nothing but the static cap limits.
+/// A window in packets with 16 fractional bits, as [`Cwnd`]; zero means no window: only the static cap limits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Pod, Zeroable)]
 #[repr(transparent)]
 pub(super) struct Window(u64);
@@ -16,48 +18,49 @@ pub(super) struct Window(u64);
 const ONE: u64 = Cwnd::ONE.fixed();
 
 impl Window {
-    /// No sender has more in flight than its bitmap or the engine allows.
+    /// The largest window: no sender has more packets in flight than its bitmap or the engine allows.
     pub(super) const LARGEST: Self = Self::packets(OUTSTANDING_PACKETS_MAX);
 
-    /// The parameter that says where a window begins.
+    /// Returns the parameter for the initial window.
     pub(super) const fn initial(default: u64) -> ParamSpec {
         let help = "packets in the first window; 0 for none: line rate until the first sign of congestion";
         ParamSpec::count("initial_window", default, 0, OUTSTANDING_PACKETS_MAX, help)
     }
 
-    /// `packets` whole packets.
+    /// Returns a window of `packets` whole packets.
     pub(super) const fn packets(packets: u64) -> Self {
         Self(packets * ONE)
     }
 
-    /// The fixed-point form.
+    /// Returns the fixed-point form.
     #[cfg(test)]
     pub(super) const fn fixed(self) -> u64 {
         self.0
     }
 
-    /// Itself, or, where there is none, a window of `packets`: but one packet at least.
+    /// Returns the window itself, or, when there is none, a window of `packets`, but at least one packet.
     pub(super) fn or_packets(self, packets: u64) -> Self {
         if self.0 == 0 { Self::packets(packets.clamp(1, OUTSTANDING_PACKETS_MAX)) } else { self }
     }
 
-    /// Less `part` of `whole` of it, but one packet at least.
+    /// Returns the window reduced by `part` of `whole` of it, but at least one packet.
     pub(super) fn less(self, part: u64, whole: u64) -> Self {
         let cut = u128::from(self.0) * u128::from(part) / u128::from(whole);
         Self((self.0 - cut as u64).max(ONE))
     }
 
-    /// Whether it was what limited a sender of whom `packets` have just been acknowledged.
+    /// Returns whether the window was the limit on a sender of which `packets` have just been acknowledged.
     pub(super) fn limits(self, packets: u64, view: &ControlView) -> bool {
         self.0 != 0 && view.in_flight.saturating_add(packets) >= self.0 / ONE
     }
 
-    /// Congestion avoidance: `packets` acknowledged packets add their share of one packet per window (RFC 5681, 3.1).
+    /// Applies congestion avoidance: `packets` acknowledged packets add their share of one packet per window (RFC 5681,
+    /// 3.1).
     pub(super) fn add_per_round_trip(&mut self, packets: u64) {
         self.add(u128::from(packets.min(OUTSTANDING_PACKETS_MAX)) * u128::from(ONE) * u128::from(ONE), self.0.max(ONE));
     }
 
-    /// Slow start: a packet more for every packet acknowledged, up to `threshold`.
+    /// Applies slow start: adds one packet for every packet acknowledged, up to `threshold`.
     pub(super) fn add_up_to(&mut self, packets: u64, threshold: Self) {
         let grown = self.0 + packets.min(OUTSTANDING_PACKETS_MAX) * ONE;
         self.0 = grown.min(threshold.0).min(Self::LARGEST.0).max(self.0);
@@ -67,7 +70,7 @@ impl Window {
         self.0 = (self.0 + (share / u128::from(of)) as u64).min(Self::LARGEST.0);
     }
 
-    /// What it asks of the engine.
+    /// Returns the actions that set this window.
     pub(super) fn actions(self) -> ControlActions {
         let window = (self.0 != 0).then(|| Cwnd::from_fixed(self.0));
         ControlActions { window, ..ControlActions::default() }

@@ -1,6 +1,6 @@
-//! One path per queue pair: the label never changes, switches hash it (equal-cost multi-path).
+//! One path per queue pair: the label never changes, and switches hash it (equal-cost multi-path).
 //!
-//! Source: IRN (SIGCOMM'18) section 4.1, "we use ECMP for load-balancing"; a hash per flow is our reading.
+//! Source: IRN (SIGCOMM'18) section 4.1, "we use ECMP for load-balancing"; a hash per flow is our interpretation.
 //!
 //! Deviations: none. A flow is a queue pair: all its messages take one path.
 

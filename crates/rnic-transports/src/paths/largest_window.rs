@@ -1,16 +1,16 @@
-//! The flow whose window is open furthest: congestion-aware multipath.
+//! Selects the flow with the largest open window: congestion-aware multipath.
 //!
 //! Source: Falcon (SIGCOMM'25) section 4.3, mechanism F-26: each packet takes the flow with the largest open window,
-//! its `fcwnd` less its unacknowledged packets. A slow path acknowledges late and shrinks its window, so it draws
-//! less.
+//! its `fcwnd` minus its unacknowledged packets. A slow path delays acknowledgements and shrinks its window, so it
+//! carries fewer packets.
 //!
-//! Deviations: none; a choice: ties go round the flows from the one after the last that was chosen (the paper is
-//! silent). Nothing is random, so a replay chooses alike.
+//! Deviations: none; a choice: ties are broken round-robin, from the flow after the last one chosen (the paper does not
+//! specify it). Nothing is random, so a replay makes the same choices.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::{ParamSpec, Params, PathActions, PathEvent, PathLabel, PathView, Paths};
 
-/// Where ties are broken from.
+/// The flow from which ties are broken.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct LargestWindow {

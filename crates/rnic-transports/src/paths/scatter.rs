@@ -1,16 +1,16 @@
-//! Random spraying: every packet takes any of the flows, whatever they are like.
+//! Random spraying: every packet takes a random flow, independent of the state of the paths.
 //!
-//! Source: what Falcon (SIGCOMM'25) section 4.3 calls spraying packets across flows oblivious of congestion; beside
-//! round robin (`spray`) because the two differ in how long a flow goes without a packet.
+//! Source: the scheme that Falcon (SIGCOMM'25) section 4.3 calls spraying packets across flows oblivious of congestion;
+//! provided beside round robin (`spray`) because the two differ in the time that a flow goes without a packet.
 //!
-//! Deviations: none; the paper does not say how it draws. Here a choice is the next output of a linear congruential
-//! generator (Knuth's constants for 64 bits) that starts from the connection's hash: no entropy, and the same in every
-//! run.
+//! Deviations: none; the paper does not specify the random choice. Here a choice is the next output of a linear
+//! congruential generator (Knuth's constants for 64 bits) seeded from the connection's hash: no entropy, and the same
+//! in every run.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::{ParamSpec, Params, PathActions, PathEvent, PathLabel, PathView, Paths};
 
-/// The generator.
+/// State of the random generator.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Scatter {
@@ -37,7 +37,7 @@ impl Paths for Scatter {
     fn on_event(&mut self, event: &PathEvent, _: &PathView, _: &Params) -> PathActions {
         let PathEvent::Choosing { open, .. } = event else { return PathActions::default() };
         self.state = self.state.wrapping_mul(MULTIPLIER).wrapping_add(INCREMENT);
-        // The high bits are the good ones; they are scaled to the number of flows.
+        // The high bits have the better quality; they are scaled to the number of flows.
         let flow = ((self.state >> 32) * open.as_slice().len() as u64) >> 32;
         PathActions { flow: Some(flow as u8), ..PathActions::default() }
     }

@@ -1,11 +1,12 @@
-//! Oblivious spraying: every packet takes the next label of a small set, whatever the paths are like.
+//! Oblivious spraying: every packet takes the next label of a small set, independent of the state of the paths.
 //!
-//! Source: the extreme that Falcon (SIGCOMM'25) section 4.3 names and that IRN (SIGCOMM'18) section 7 says its recovery
-//! can serve with a NACK threshold. It reorders packets by design, so it is refused together with recovery that takes
-//! every gap for a loss. Where a connection keeps flows apart (Falcon), it takes one after the other.
+//! Source: the extreme that Falcon (SIGCOMM'25) section 4.3 names and that, according to IRN (SIGCOMM'18) section 7,
+//! its recovery can support with a NACK threshold. It reorders packets by design, so it is refused together with
+//! recovery that treats every gap as a loss. Where a connection has several flows (Falcon), it takes one after the
+//! other.
 //!
 //! Deviations and choices: labels are taken in turn and not at random, so that a run can be repeated and no path gets
-//! two packets in a row; a label is a path only as far as the switches' hashes keep labels apart.
+//! two packets in a row; labels select different paths only as far as the switches' hashes separate them.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::{ParamSpec, Params, PathActions, PathEvent, PathLabel, PathView, Paths};

@@ -1,22 +1,23 @@
-//! Flows by weight: each gets its share of a connection's packets, and these lie as far apart as they can.
+//! Weighted flows: each flow gets its share of a connection's packets, spaced as evenly as possible.
 //!
 //! Source: the public simulator of Falcon has a weighted round robin by congestion windows (`OPEN_LOOP_FCWND_WRR`),
-//! whose weights have four bits; the paper (SIGCOMM'25) has what is `largest-window` here. A window follows its path's
-//! delay, so a path with more capacity has a wider one, and draws more. The order is that of smooth weighted round
-//! robin, as web servers balance with it: every flow gains its weight, who has most sends and pays for all.
+//! whose weights have four bits; the paper (SIGCOMM'25) has the policy that is `largest-window` here. A window follows
+//! its path's delay, so a path with more capacity has a wider one, and carries more packets. The order is that of
+//! smooth weighted round robin, as web servers use it for load balancing: every flow's counter grows by its weight, the
+//! flow with the largest counter sends, and the sum of all weights is subtracted from its counter.
 //!
-//! In contrast to `largest-window` nothing depends on what is under way: between two answers of the adaptive engine the
-//! order is fixed, which needs no look at counts that acknowledgements of all flows change.
+//! In contrast to `largest-window` nothing depends on the packets in flight: between two responses of the adaptive
+//! engine the order is fixed, so no counts that acknowledgements of all flows change have to be read.
 //!
-//! Deviations: the simulator has no say on the order within a round, as far as we know. Weights are the datapath's
-//! ([`FlowWeights`](rnic_policy::FlowWeights) says how they are computed). Ties go to the first flow from one on that
-//! the connection's hash names, so that connections do not begin alike; nothing is random.
+//! Deviations: the simulator does not specify the order within a round, as far as we know. Weights are the datapath's
+//! ([`FlowWeights`](rnic_policy::FlowWeights) describes their computation). Ties go to the first flow, counted from a
+//! flow selected by the connection's hash, so that connections do not all start with the same flow; nothing is random.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::paths::FLOWS_MAX;
 use rnic_policy::{ParamSpec, Params, PathActions, PathEvent, PathLabel, PathView, Paths};
 
-/// What each flow has gained and not paid. All together they have none.
+/// Counter of each flow: weights added minus sums subtracted. The counters of all flows add up to zero.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Weighted {
@@ -49,7 +50,8 @@ impl Paths for Weighted {
             let flow = if first + step < count { first + step } else { first + step - count };
             let weight = i16::from(weights.of_flow(flow));
             total += weight;
-            // Weights change with every answer: no sum of theirs is far from what a flow of eight can gain.
+            // Weights change with every response: no sum of weights is far from the largest counter of one of eight
+            // flows.
             self.gained[flow] = self.gained[flow].saturating_add(weight);
             if self.gained[flow] > self.gained[chosen] {
                 chosen = flow;

@@ -1,24 +1,24 @@
 //! `falcon`: transactions on a packet delivery layer of its own, with Swift in an adaptive engine.
 //!
 //! Source: Falcon (SIGCOMM'25); OCP Falcon Transport Protocol and RDMA over Falcon Transport, both Rev 0.9. The
-//! defaults are those of one path; what the paper varies are options:
+//! defaults are those of one path; the variants of the paper are options:
 //!
 //! | variant | options |
 //! |---|---|
 //! | several paths (section 4.3) | `flows = 4` |
 //! | hardware of 200 Gbit/s (section 6.1.1) | `recovery = ooo-distance`; `ooo_threshold = 12` for four flows |
-//! | beyond the window, the specification's receiver | `out_of_window = drop` |
-//! | and a sender that stops there until its oldest packet is acknowledged | `after_out_of_window = pause` |
+//! | the specification's receiver for packets beyond the window | `out_of_window = drop` |
+//! | and a sender that pauses there until its oldest packet is acknowledged | `after_out_of_window = pause` |
 //! | weak order (RDMA over Falcon, 6.2) | `ordering = weak` |
 //! | no order | `ordering = unordered`, `errors = complete-in-error` |
 //! | isolation (section 4.6) | `isolation = none`, `isolation = static` |
 //! | another program in the adaptive engine | `control = fixed-window`, or any controller |
-//! | its three forms of state (section 5.3) | `fae_form = stateless`, `fae_form = prefetching` |
-//! | the engine on a core of its own (section 5.3; sockets alone) | `fae_place = thread` |
+//! | the adaptive engine's forms of state (section 5.3) | `fae_form = stateless`, `fae_form = prefetching` |
+//! | the engine on a core of its own (section 5.3; only with sockets) | `fae_place = thread` |
 //!
-//! Deviations: the parts' own are in their heads (`control/swift.rs` and `recovery/rack_tlp.rs` here, the files of
-//! `rnic-falcon`, and the engine's `falcon.rs`). The adaptive engine answers at once unless `fae_interface` and
-//! `fae_work` say how long it takes.
+//! Deviations: those of the parts are in their own documentation (`control/swift.rs` and `recovery/rack_tlp.rs` here,
+//! the files of `rnic-falcon`, and the engine's `falcon.rs`). The adaptive engine responds immediately unless
+//! `fae_interface` and `fae_work` set its latency.
 
 use rnic_base::Duration;
 use rnic_policy::{AckRule, Configured, ControlPolicy, FalconShape, Params, PathPolicy, Profile, Protocol};

@@ -1,7 +1,7 @@
 //! `fasr`: selective recovery from a small pool that all connections share.
 //!
 //! Source: FaSR (2025). The cap is the paper's bandwidth-delay product, 500 packets (section III-B: 100 Gbit/s, 40 us);
-//! the pool the one of section III-D, 20 units and 70 blocks of 10 bits. Others are options:
+//! the pool the one of section III-D, 20 units and 70 blocks of 10 bits. Other values are options:
 //!
 //! | variant | options |
 //! |---|---|
@@ -9,11 +9,11 @@
 //! | another network | `cap_packets`, `rto_low`, `rto_high` |
 //!
 //! Responses to Reads are Writes that the responder schedules, in its own sequence space. One consequence
-//! is not RoCE's: they wait behind a Send for which their receiver has posted no receive.
+//! differs from RoCE: the responses wait behind a Send for which their receiver has posted no receive.
 //!
-//! Deviations: congestion control is off, as in the paper's tests, and what is in flight is bounded by the cap (our
-//! choice: the paper says nothing). The parts' own are in their heads: `recovery/fasr.rs` here, the engine's
-//! `window/pool.rs`, `qp/fetch/scheduled.rs` and `qp/responder/counted.rs`, the wire's `header/fasr.rs`.
+//! Deviations: congestion control is off, as in the paper's tests, and packets in flight are bounded by the cap (our
+//! choice: the paper does not specify it). Those of the parts are in their own documentation: `recovery/fasr.rs` here,
+//! the engine's `window/pool.rs`, `qp/fetch/scheduled.rs` and `qp/responder/counted.rs`, the wire's `header/fasr.rs`.
 
 use rnic_base::Duration;
 use rnic_policy::{AckRule, Configured, ControlPolicy, Params, PathPolicy, PoolShape, Profile, Protocol};

@@ -12,8 +12,9 @@
 //! | NACK threshold | `nack_threshold = n` |
 //! | TCP's AIMD, DCTCP (section 4.4.4) | `control = "aimd"`, `control = "dctcp"` |
 //!
-//! Deviations: without BDP-FC the packets in flight are still bounded by the widest bitmap we have, 16384, which the
-//! paper's simulator did not need; it is far above any of its flows. The recovery's are in [`crate::recovery::irn`].
+//! Deviations: without BDP-FC the packets in flight are still bounded by the widest bitmap of the engine, 16384, a
+//! bound that the paper's simulator did not need; it is far above the packets of any of its flows. Deviations of the
+//! recovery are in [`crate::recovery::irn`].
 
 use rnic_base::Duration;
 use rnic_policy::{AckRule, Configured, ControlPolicy, Params, PathPolicy, Profile, Protocol, RecoveryPolicy};

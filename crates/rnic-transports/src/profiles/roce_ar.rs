@@ -1,11 +1,11 @@
-//! `roce-ar`: RoCE in adaptive-routing mode, for networks that reorder and do not lose.
+//! `roce-ar`: RoCE in adaptive-routing mode, for networks that reorder packets and do not lose them.
 //!
-//! Source: Falcon (SIGCOMM'25) section 6.1.1, figure 12. Packets out of order are nothing to
-//! report, so a loss is found by timeout ([`crate::recovery::timeout_only`]). It may be sprayed over paths.
+//! Source: Falcon (SIGCOMM'25) section 6.1.1, figure 12. Out-of-order packets are not reported, so a loss is detected
+//! by timeout ([`crate::recovery::timeout_only`]). Packets may be sprayed over paths.
 //!
-//! Deviations: those of `roce-sr`, whose window, headers and acknowledgements it has, and those of the recovery. Which
-//! path a packet takes is the business of switches that route adaptively, which ours do not: `paths = "spray"` stands
-//! for them.
+//! Deviations: those of `roce-sr`, whose window, headers and acknowledgements it has, and those of the recovery. The
+//! path of a packet is chosen by switches that route adaptively, which the simulated switches do not: `paths = "spray"`
+//! stands in for them.
 
 use rnic_policy::{Configured, Params, Profile, RecoveryPolicy};
 

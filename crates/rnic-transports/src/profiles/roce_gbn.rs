@@ -1,16 +1,16 @@
 //! `roce-gbn`: RoCEv2 as shipped, with go-back-N.
 //!
-//! Source: IRN (SIGCOMM'18) section 4.1; Falcon (SIGCOMM'25) section 6.1: early packets are dropped and drawn to
-//! attention once per gap, nothing bounds the packets in flight, responses share the sequence space of requests,
-//! acknowledgements come at the end of messages (and every 64 packets, so that a long message frees its sender's
-//! timer).
+//! Source: IRN (SIGCOMM'18) section 4.1; Falcon (SIGCOMM'25) section 6.1: out-of-order packets are dropped and reported
+//! once per gap, the packets in flight are not bounded, responses share the sequence space of requests,
+//! acknowledgements are sent at the end of messages (and every 64 packets, so that the sender's timer does not expire
+//! during a long message).
 //!
-//! Deviations: IRN's simulated baseline sends no acknowledgements at all ("the extreme case of all Reads"); this one
-//! sends a few, as hardware does. `roce-irnpaper` is that baseline.
+//! Deviations: IRN's simulated baseline sends no acknowledgements at all ("the extreme case of all Reads"); this
+//! profile sends a few, as hardware does. `roce-irnpaper` is that baseline.
 //!
-//! Configurations with names of their own in the papers:
+//! Configurations that have names in the papers:
 //!
-//! | name | how |
+//! | name | options |
 //! |---|---|
 //! | RoCE with PFC | `rto = "0"`, PFC on in the switches |
 //! | RoCE without PFC | PFC off, `rto` is RTO_high |

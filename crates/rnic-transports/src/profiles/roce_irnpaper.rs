@@ -1,19 +1,19 @@
 //! `roce-irnpaper`: the RoCE of IRN's simulations.
 //!
-//! Source: IRN (SIGCOMM'18) section 4.1. Go-back-N; no acknowledgements at all, "modelling the
-//! extreme case of all Reads"; nothing bounds the packets in flight; line rate from the first packet. With PFC the
-//! timeouts are disabled (`rto = "0"`), without it they are RTO_high.
+//! Source: IRN (SIGCOMM'18) section 4.1. Go-back-N; no acknowledgements at all, "modelling the extreme case of all
+//! Reads"; the packets in flight are not bounded; line rate from the first packet. With PFC the timeouts are disabled
+//! (`rto = "0"`), without it they are RTO_high.
 //!
 //! Deviations:
 //!
-//! * one acknowledgement a message: somebody must tell the sender that it has arrived. A message is a flow in the
-//!   paper's experiments, so that is one packet a flow;
-//! * the timeout counts from the last packet sent (`rto_from_last_sent`): with a Read it is the receiver of the data
-//!   who waits, and for the next packet. Counted from the last acknowledgement, every message that takes longer than
-//!   320 us would be sent twice, which would be unfair;
-//! * 4 million packets in flight at most: a quarter of the circle of sequence numbers;
-//! * congestion control that lives by acknowledgements (Timely) needs some: set `ack_every_packets` (64 is what
-//!   `roce-gbn` has). DCQCN needs none: marked packets draw CNPs.
+//! * one acknowledgement per message, because the sender must be informed that it has arrived. A message is a flow in
+//!   the paper's experiments, so that is one packet per flow;
+//! * the timeout counts from the last packet sent (`rto_from_last_sent`): with a Read, the receiver of the data runs
+//!   the timer, and waits for the next packet. Counted from the last acknowledgement, every message that takes longer
+//!   than 320 us would be sent twice, which would be unfair;
+//! * 4 million packets in flight at most: a quarter of the sequence number space;
+//! * congestion control that depends on acknowledgements (Timely) needs some: set `ack_every_packets` (`roce-gbn` has
+//!   64). DCQCN needs none: marked packets cause CNPs.
 
 use rnic_policy::Profile;
 
@@ -28,5 +28,5 @@ pub(super) fn profile() -> Profile {
     profile
 }
 
-/// As rarely as the option allows; the last packet of a message asks in any case.
+/// The largest interval that the option allows; the last packet of a message requests an acknowledgement in any case.
 const NEVER: u32 = 1 << 16;

@@ -1,12 +1,12 @@
-//! `roce-rttcc`: RoCE with ConnectX-7's selective repeat and an RTTCC-like control: Falcon's baseline.
+//! `roce-rttcc`: RoCE with ConnectX-7's selective repeat and an RTTCC-like control: the baseline of the Falcon paper.
 //!
 //! Source: Falcon (SIGCOMM'25) section 6: 400 Gbit/s ConnectX-7 adapters with RTTCC ("sluggish", by probes out of band,
-//! section 2.1). [`super::roce_sr`] says what is known of their recovery, [`crate::control::rttcc`] of their control.
-//! The paper does not say with which recovery it runs incasts: this is the better one. With go-back-N:
+//! section 2.1). [`super::roce_sr`] describes the published facts on their recovery, [`crate::control::rttcc`] those on
+//! their control. The paper does not state with which recovery it runs incasts: this is the better one. With go-back-N:
 //! `{ name = "roce-gbn", control = "rttcc" }`.
 //!
-//! Deviations: every packet asks for an acknowledgement, since it is acknowledgements that answer probes here: adapters
-//! ask for a probe when the last is answered, and it leaves with the next packet. With an acknowledgement each 16
+//! Deviations: every packet requests an acknowledgement, since acknowledgements are the probe responses here: adapters
+//! request a probe when the last is answered, and it is sent with the next packet. With an acknowledgement every 16
 //! packets, a flow at its lowest rate would wait 100 ms for the 16th and never recover.
 
 use rnic_policy::{Configured, ControlPolicy, Params, Profile};

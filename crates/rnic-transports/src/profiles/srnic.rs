@@ -1,12 +1,12 @@
-//! `srnic`: selective retransmission whose bitmaps lie in the host's memory.
+//! `srnic`: selective retransmission whose bitmaps are in host memory.
 //!
-//! Source: SRNIC (NSDI'23) as FaSR (2025) sections II-A and V-A model it on one protocol stack with the others: what is
-//! repaired, and when, is IRN's; a queue pair keeps 12 bytes on the NIC instead of bitmaps; a question to a bitmap
-//! takes a bus round trip (1.2 us, 1.4 us with the software), during which the pipeline waits.
+//! Source: SRNIC (NSDI'23) as FaSR (2025) sections II-A and V-A model it on one protocol stack with the others: which
+//! packets are retransmitted, and when, is IRN's; a queue pair keeps 12 bytes on the NIC instead of bitmaps; an access
+//! to a bitmap takes a bus round trip (1.2 us, 1.4 us with the software), during which the pipeline waits.
 //!
-//! Deviations: the algorithm reads its bitmaps as if they were here; what that costs is the business of the fabric's
-//! NIC model (`[nic]` in a plan), which knows from [`Store::Host`] that they are not. On sockets, where the bitmaps
-//! are in the host's memory whatever happens, this is IRN. The cap is FaSR's 500 packets (100 Gbit/s, 40 us).
+//! Deviations: the algorithm reads its bitmaps as if they were local; the cost is computed by the simulator's NIC model
+//! (`[nic]` in a plan), which uses [`Store::Host`] to recognise that they are not. On sockets, where the bitmaps are in
+//! host memory in any case, this is IRN. The cap is FaSR's 500 packets (100 Gbit/s, 40 us).
 
 use rnic_policy::{Profile, Store};
 

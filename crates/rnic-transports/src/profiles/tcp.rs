@@ -1,14 +1,14 @@
-//! `tcp`: a full TCP, iWARP's stand-in.
+//! `tcp`: a full TCP, in place of iWARP.
 //!
-//! Source: IRN (SIGCOMM'18) section 4.6, where INET's TCP plays the part. Ours, to be fair to it: NewReno with SACK, a
-//! first window of ten, timeouts of 320 us and more for a fair tail. [`crate::recovery::tcp_sack`] and
-//! [`crate::control::new_reno`] say which RFC is where.
+//! Source: IRN (SIGCOMM'18) section 4.6, where INET's TCP has this role. For a fair comparison this profile uses
+//! NewReno with SACK, a first window of ten, and timeouts of at least 320 us for a fair tail.
+//! [`crate::recovery::tcp_sack`] and [`crate::control::new_reno`] list which RFC is implemented where.
 //!
 //! Deviations: packets, headers and verbs are IRN's, so that only the transport's decisions differ: every packet is
-//! acknowledged (TCP acknowledges every second one), early packets are placed (iWARP's DDP does so, too), Reads and
+//! acknowledged (TCP acknowledges every second one), out-of-order packets are placed (as iWARP's DDP does), Reads and
 //! responses have windows of their own and one congestion window for both. No handshake: queue pairs are connected
-//! before the first message. The receive window is 1024 packets, far above what slow start lets a flow of the paper's
-//! network have under way.
+//! before the first message. The receive window is 1024 packets, far above the number that slow start allows a flow of
+//! the paper's network to have in flight.
 
 use rnic_policy::{Configured, ControlPolicy, Params, Profile, RecoveryPolicy};
 
@@ -29,5 +29,5 @@ pub(super) fn profile() -> Profile {
     }
 }
 
-/// Packets that the receiver keeps bits for. A MiB of payload at 1 KiB a packet, as a TCP with window scaling has.
+/// Packets for which the receiver keeps bits: 1 MiB of payload at 1 KiB a packet, as in a TCP with window scaling.
 const RECEIVE_WINDOW: u32 = 1_024;

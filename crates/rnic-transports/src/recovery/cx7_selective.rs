@@ -1,23 +1,26 @@
-//! Selective repeat as ConnectX-7 does it: one hole per NACK, Writes and Read responses only.
+//! Selective repeat as ConnectX-7 does it: one gap per NACK, Writes and Read responses only.
 //!
-//! Source: Falcon (SIGCOMM'25) sections 2 and 6.1.1, who measured it from outside: selective for Writes and Read
-//! responses, go-back-N for everything else; a NACK for each packet out of order; the NACK cannot name several holes,
-//! so recovery is "slow" and "imprecise". The vendor's algorithm is not public.
+//! Source: Falcon (SIGCOMM'25) sections 2 and 6.1.1, whose authors measured it from outside: selective for Writes and
+//! Read responses, go-back-N for everything else; a NACK for each out-of-order packet; the NACK cannot name several
+//! gaps, so recovery is "slow" and "imprecise". The vendor's algorithm is not public.
 //!
 //! Deviations and choices:
 //!
-//! * the receiver keeps early Writes and responses ([`Placement::PlaceWrites`]); its NACK says what it expects, and
-//!   whether it kept the packet that drew the NACK. If it did, the sender sends the expected packet again, once; if
-//!   not (a Send or a request came early), it goes back to it, once per gap, exactly as go-back-N;
-//! * when a hole is filled and there is another one, the receiver says so at once: one hole a round trip, also where
-//!   nothing new is under way;
-//! * a repair that is lost too is sent again once a packet that left after it draws a NACK for the same hole: there is
-//!   one for every packet out of order. The paper does not say so, but where only the timeout finds it
-//!   (`repair_again = false`), 5 % of losses leave less than go-back-N has, and the paper has 5 to 95 % more. Where
-//!   nothing new leaves, the timeout finds it, and goes back: all that is outstanding is sent again;
-//! * a last Write packet with immediate data takes a receive, and so is treated as a Send;
-//! * what lets a Write packet be placed alone is not public either: packets have IRN's headers, and responses have
-//!   numbers of their own, which the data's source recovers (as IRN's; the wire cost is 16 bytes on middle packets).
+//! * the receiver keeps out-of-order Writes and responses ([`Placement::PlaceWrites`]); its NACK carries the expected
+//!   packet, and whether the receiver kept the packet that caused the NACK. If it did, the sender retransmits the
+//!   expected packet, once; if not (a Send or a request arrived out of order), it goes back to the expected packet,
+//!   once per gap, exactly as go-back-N;
+//! * when a gap is filled and there is another one, the receiver reports it immediately: one gap a round trip, also
+//!   when no new packets are in flight;
+//! * a retransmission that is lost too is repeated once a packet that was sent after it causes a NACK for the same gap:
+//!   there is one for every out-of-order packet. The paper does not state this, but where only the timeout detects it
+//!   (`repair_again = false`), goodput at 5 % loss is below that of go-back-N, and the paper has 5 to 95 % more than
+//!   go-back-N. When no new packets are sent, the timeout detects it and goes back: all outstanding packets are
+//!   retransmitted;
+//! * a last Write packet with immediate data consumes a receive, and so is treated as a Send;
+//! * the mechanism that allows a Write packet to be placed individually is not public either: packets have IRN's
+//!   headers, and responses have sequence numbers of their own, which the data's source recovers (as IRN's; the wire
+//!   cost is 16 bytes on middle packets).
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{Duration, Seq, SeqRange};
@@ -29,9 +32,9 @@ use rnic_policy::{FootprintField, ParamSpec, Params, Placement, Recovery, Recove
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Cx7Selective {
-    /// The packet that was last sent again because of a NACK.
+    /// The packet that was last retransmitted because of a NACK.
     repaired: u64,
-    /// The first packet that left after it, or will.
+    /// The first packet sent after that retransmission, or the next to be sent.
     after: u64,
 }
 
@@ -66,7 +69,7 @@ impl Recovery for Cx7Selective {
     }
 
     fn on_event(&mut self, event: &RecoveryEvent, view: &WindowView<'_>, params: &Params) -> RecoveryActions {
-        // The packet that drew a NACK for a hole that has been repaired left before the repair.
+        // A packet that was sent before the retransmission may cause a NACK for the gap that is already retransmitted.
         let is_old = |seq: Seq| seq.get() < self.after || !params.is_on(REPAIR_AGAIN);
         let says_nothing_new = |seq: Seq| self.repaired == view.una.get() && is_old(seq);
         let retransmit = match event {

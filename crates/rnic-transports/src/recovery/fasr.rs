@@ -3,25 +3,26 @@
 //! Source: FaSR (2025) sections III-B.2 (fast and slow path), III-D (FNACK, overflow). Mechanisms,
 //! R-16, and the sender's part of R-14.
 //!
-//! * A SACK that begins a recovery sends everything from the cumulative acknowledgement up to it, whatever it counts
-//!   . Later ones send what lies between the highest SACK so far and them, if there is a gap and the receiver
-//!   counts more losses than it did: without the second it is the SACKs that were lost.
-//! * The count is the receiver's, always: this side compares, and never computes. After an overflow the
-//!   receiver's count stands still, and a gap alone is enough.
-//! * A timeout sends the oldest packet, if one is missing; that and every packet below the highest SACK that is not
-//!   known to have arrived, if more are; everything outstanding, if nothing is known.
+//! * A SACK that starts a recovery retransmits everything from the cumulative acknowledgement up to it, independent of
+//!   its count. Later ones retransmit the packets between the highest SACK so far and the new one, if there is a
+//!   gap and the receiver counts more losses than before: without the second condition, the gap may be due to lost
+//!   SACKs.
+//! * The count is always the receiver's: the sender compares it, and never computes it. After an overflow the
+//!   receiver's count stays unchanged, and a gap alone is sufficient.
+//! * A timeout retransmits the oldest packet, if one is missing; that and every packet below the highest SACK that is
+//!   not known to have arrived, if more are; everything outstanding, if nothing is known.
 //! * An FNACK acts as a timeout, once until the next new acknowledgement.
 //!
-//! Deviations and choices, where the paper is silent:
+//! Deviations and choices, where the paper does not specify the behaviour:
 //!
 //! * a recovery ends when the cumulative acknowledgement has passed the highest SACK;
-//! * the count that an AACK brings is heeded as a SACK's is: otherwise a loss right behind a repair would leave the
-//!   count as it was;
+//! * the count carried by an AACK is stored as a SACK's is: otherwise a loss right after a retransmission would leave
+//!   the count unchanged;
 //! * timeouts as in IRN: a short one while few packets are in flight, else a long one;
-//! * a NAK that reports no count comes from a receiver whose pool is empty, or that could not take the packet:
-//!   everything outstanding is sent again, once until the next new acknowledgement;
-//! * where the receiver never counts (another store than the pool), a gap alone is enough;
-//! * FNACKs, like gaps, are taken to mean loss: on paths that reorder they would not, so the profile's check
+//! * a NAK that reports no count comes from a receiver whose pool is empty, or that could not accept the packet:
+//!   everything outstanding is retransmitted, once until the next new acknowledgement;
+//! * where the receiver never counts (another store than the pool), a gap alone is sufficient;
+//! * FNACKs, like gaps, are interpreted as loss: on paths that reorder this would be wrong, so the profile's check
 //!   refuses those.
 
 use bytemuck::{Pod, Zeroable};
@@ -34,15 +35,15 @@ use rnic_policy::{Recovery, RecoveryActions, RecoveryEvent, WindowView};
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Fasr {
-    /// `sack-high`: the highest packet that a SACK has named in this recovery.
+    /// `sack-high`: the highest packet named by a SACK in this recovery.
     sack_high: u64,
-    /// `lost-cnt` as the receiver said it last.
+    /// `lost-cnt` as last reported by the receiver.
     lost: u32,
     /// 1 after the receiver's count has overflowed.
     overflow: u32,
     /// 1 while recovering.
     recovering: u32,
-    /// 1 from an FNACK, timeout or plain NAK that was heeded until the next new acknowledgement.
+    /// 1 after an FNACK, timeout or plain NAK was processed, until the next new acknowledgement.
     heeded: u32,
 }
 
@@ -104,17 +105,17 @@ impl Fasr {
         }
     }
 
-    ///
+    /// Handles a SACK.
     fn on_sack(&mut self, sack: Seq, losses: Option<LossReport>, view: &WindowView<'_>) -> Option<SeqRange> {
         if sack <= view.una || sack >= view.next {
-            // Not of this window: whoever says so is not to be believed.
+            // Outside this window: the report is not valid.
             return None;
         }
         let (lost, overflow) = losses.map_or((0, true), |report| (u32::from(report.lost), report.overflow));
         let from = if self.recovering == 0 {
             view.una
         } else if sack.get() <= self.sack_high {
-            // An older one: what it counts is past.
+            // An older SACK: its count is out of date.
             return None;
         } else {
             let gap = sack.get() > self.sack_high + 1;
@@ -132,7 +133,7 @@ impl Fasr {
         if was_recovering || report.cause == LossCause::Misplaced {
             (self.lost, self.overflow) = (u32::from(report.lost), u32::from(report.overflow));
         }
-        // Whatever else could call for it is either news already heeded or not a loss.
+        // All other causes are either processed already or not a loss.
         if report.cause != LossCause::Misplaced || self.heeded != 0 {
             return None;
         }
@@ -140,7 +141,7 @@ impl Fasr {
         Some(self.missing_from_una(view))
     }
 
-    /// A plain NAK: the receiver keeps nothing now.
+    /// Handles a plain NAK: the receiver does not keep packets now.
     fn go_back(&mut self, view: &WindowView<'_>) -> Option<SeqRange> {
         if self.heeded != 0 {
             return None;
@@ -149,7 +150,7 @@ impl Fasr {
         Some(view.outstanding())
     }
 
-    /// Sends from the oldest packet again: not once more for the same reason before there is progress.
+    /// Enters recovery from the oldest packet; the same cause does not trigger it again before there is progress.
     fn enter(&mut self, view: &WindowView<'_>) {
         if self.recovering == 0 {
             self.sack_high = view.una.get();
@@ -157,16 +158,16 @@ impl Fasr {
         (self.recovering, self.heeded) = (1, 1);
     }
 
-    /// What the receiver misses, as far as is known.
+    /// Returns the range that the receiver is missing, as far as is known.
     fn missing_from_una(&self, view: &WindowView<'_>) -> SeqRange {
         let una = view.una;
         let several = self.lost > 1 || self.overflow != 0;
-        // In a recovery the highest SACK lies below `next`.
+        // In a recovery the highest SACK is below `next`.
         let end = if several { una + self.sack_high.saturating_sub(una.get()).max(1) } else { una + 1 };
         SeqRange::new(una, end.min(view.next))
     }
 
-    /// R-8, after IRN's two levels.
+    /// Handles a timeout by R-8, with IRN's two timeout levels.
     fn on_timeout(&mut self, extended: bool, view: &WindowView<'_>, params: &Params, actions: &mut RecoveryActions) {
         let extension = params.duration(RTO_HIGH).saturating_sub(params.duration(RTO_LOW));
         let few_in_flight = view.in_flight() < params.get(RTO_LOW_PACKETS);

@@ -1,4 +1,4 @@
-//! Go-back-N: whatever is missing, send everything after it again.
+//! Go-back-N: when a packet is missing, it and all later packets are retransmitted.
 //!
 //! Source: InfiniBand Architecture volume 1, section 9.7.5 (requester behaviour on a PSN sequence error and on
 //! timeout); IRN (SIGCOMM'18) sections 2.1 and 4.1 for the role as RoCE's recovery and for the timeout.
@@ -8,8 +8,8 @@
 //! PFC, "to prevent spurious retransmissions" (section 4.1).
 //!
 //! `rto_from_last_sent` runs the timer from the last packet sent and not from the last acknowledgement: for baselines
-//! that acknowledge next to nothing (`roce-irnpaper`), where a long message would time out while it is being sent. It
-//! is what a receiver sees that waits for the next packet of a Read.
+//! that send almost no acknowledgements (`roce-irnpaper`), where a long message would time out while it is being sent.
+//! It corresponds to the timer of a receiver that waits for the next packet of a Read.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::Duration;

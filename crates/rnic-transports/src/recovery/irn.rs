@@ -3,27 +3,28 @@
 //! Source: IRN (SIGCOMM'18) sections 3.1 (recovery), 4.1 (timeouts), 4.3 (the variants), 6.2.1 (`receiveAck`, `txFree`,
 //! `timeout`), 7 (NACK threshold). Mechanisms I-3 to I-8, I-24, I-25, I-28.
 //!
-//! Where each part sits here:
+//! Mapping of the paper's modules:
 //!
 //! * `receiveAck`: [`Irn::on_ack`] and [`Irn::on_nack`]; the SACK bitmap itself is the engine's window;
-//! * `txFree`'s look-ahead in that bitmap: the engine sends what is marked, lowest first, one packet a call; the range
-//!   that [`Irn::new_holes`] returns is exactly what the look-ahead would visit, and packets acknowledged before their
-//!   turn drop out of it;
+//! * `txFree`'s look-ahead in that bitmap: the engine sends marked packets, lowest first, one packet a call; the range
+//!   that [`Irn::new_holes`] returns is exactly the one that the look-ahead would visit, and packets acknowledged
+//!   before they are sent are removed from it;
 //! * `timeout`: [`Irn::on_timeout`].
 //!
-//! Deviations and choices, where the paper is silent:
+//! Deviations and choices, where the paper does not specify the behaviour:
 //!
-//! * an ordinary acknowledgement in recovery that uncovers a new `una` marks it only if something above it has been
-//!   selectively acknowledged (section 3.1, to the letter), or if a timeout began the recovery and it was sent before
-//!   that: then silence is the evidence, and one timeout per packet of a lost window would be absurd. The authors'
-//!   published `receiveAck` marks it in any case. That feeds itself: each retransmission moves the recovery sequence
-//!   on, recovery does not end, and every acknowledgement in it sends another packet that was not lost (with 1 % loss
-//!   both ways at 100 Gbit/s and 24 us, a third of all packets; with 1 % reordering, a quarter). The price: of several
-//!   losses at the very end of a message the NACK repairs the first, and a timeout begins the repair of the others.
-//!   Without the bitmap no such evidence exists, and every recovery goes by what was sent before it (as in RFC 6582);
-//! * every retransmission moves the recovery sequence to the last new packet sent, as in their `txFree`;
-//! * a lost retransmission is found by timeout only (our reading); a timeout keeps the bitmap and forgets
-//!   what was sent again, so that holes are sent once more;
+//! * an ordinary acknowledgement in recovery that uncovers a new `una` marks it only if a packet above it has been
+//!   selectively acknowledged (section 3.1, to the letter), or if a timeout started the recovery and the packet was
+//!   sent before that: then the absence of acknowledgements is the evidence, and one timeout per packet of a lost
+//!   window would be far too slow. The authors' published `receiveAck` marks it in any case. That is self-sustaining:
+//!   each retransmission advances the recovery sequence, recovery does not end, and every acknowledgement in it
+//!   retransmits another packet that was not lost (with 1 % loss both ways at 100 Gbit/s and 24 us, a third of all
+//!   packets; with 1 % reordering, a quarter). The cost: of several losses at the very end of a message the NACK
+//!   recovers the first, and a timeout starts the recovery of the others. Without the bitmap no such evidence exists,
+//!   and every recovery uses the packets sent before it (as in RFC 6582);
+//! * every retransmission advances the recovery sequence to the last new packet sent, as in their `txFree`;
+//! * a lost retransmission is detected by timeout only (our interpretation); a timeout keeps the bitmap and discards
+//!   the record of retransmissions, so that gaps are retransmitted once more;
 //! * "fewer than N in flight" is taken literally (their code tests for more than N);
 //! * with `nack_threshold` above 1, the NACKs of one recovery episode are counted from the last cumulative advance.
 
@@ -34,13 +35,13 @@ use rnic_policy::recovery::{Interest, TimerChange};
 use rnic_policy::{FootprintField, ParamSpec, Params, Placement, Recovery, RecoveryActions, RecoveryEvent, WindowView};
 
 /// Per-window state. In hardware: two 24-bit sequence numbers and flags (section 6.1 counts 52 bits); the estimator is
-/// there only for the `dynamic_rto` variant.
+/// needed only for the `dynamic_rto` variant.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Irn {
-    /// Recovery ends when a packet after this one is cumulatively acknowledged.
+    /// Recovery sequence: recovery ends when a packet after this one is cumulatively acknowledged.
     recovery_seq: u64,
-    /// Holes below this one have been sent again in this recovery.
+    /// Gaps below this packet have been retransmitted in this recovery.
     retransmitted_below: u64,
     /// Packets below this one count as lost once everything before them is acknowledged.
     presumed_lost_below: u64,
@@ -48,13 +49,14 @@ pub struct Irn {
     srtt_ns: u64,
     /// Mean deviation of the same, nanoseconds.
     rttvar_ns: u64,
-    /// NACKs since the cumulative acknowledgement last moved.
+    /// NACKs since the cumulative acknowledgement last advanced.
     nacks: u32,
     /// 1 while recovering.
     recovering: u32,
 }
 
-/// Section 6.1: flags of each end, what Reads add at the responder, and three values for all queue pairs.
+/// Bits of state besides bitmaps and sequence numbers (section 6.1): flags of each end, the additional state for Reads
+/// at the responder, and three values for all queue pairs.
 const FLAG_BITS: u64 = 4;
 const READ_STATE_BITS: u64 = 56;
 const SHARED_BITS: u64 = 10 * 8;
@@ -145,7 +147,8 @@ impl Recovery for Irn {
 }
 
 impl Irn {
-    /// The cumulative acknowledgement moved: recovery may be over (I-6), or there is another hole at its new place.
+    /// Handles an advance of the cumulative acknowledgement: recovery may be complete (I-6), or there is another gap at
+    /// the new position.
     fn on_ack(&mut self, view: &WindowView<'_>, params: &Params) -> Option<SeqRange> {
         self.nacks = 0;
         if self.recovering == 0 {
@@ -159,7 +162,8 @@ impl Irn {
         if overtaken || view.una.get() < self.presumed_lost_below { self.new_holes(view, params) } else { None }
     }
 
-    /// A NACK: enter recovery with the packet at the cumulative acknowledgement (I-4), or look for new holes.
+    /// Handles a NACK: enters recovery with the packet at the cumulative acknowledgement (I-4), or searches for new
+    /// gaps.
     fn on_nack(&mut self, view: &WindowView<'_>, params: &Params) -> Option<SeqRange> {
         if self.recovering == 0 {
             self.nacks += 1;
@@ -179,8 +183,9 @@ impl Irn {
         self.presumed_lost_below = presumed_lost_below.get();
     }
 
-    /// Holes that have not been sent again in this recovery: the packet at `una`, and what is unacknowledged below the
-    /// highest selectively acknowledged packet (I-4). The engine leaves out what lies between and is acknowledged.
+    /// Returns the gaps that have not been retransmitted in this recovery: the packet at `una`, and the unacknowledged
+    /// packets below the highest selectively acknowledged packet (I-4). The engine skips acknowledged packets in
+    /// between.
     fn new_holes(&mut self, view: &WindowView<'_>, params: &Params) -> Option<SeqRange> {
         let una = view.una;
         let from = una + self.retransmitted_below.saturating_sub(una.get());
@@ -197,7 +202,7 @@ impl Irn {
         Some(SeqRange::new(start, end))
     }
 
-    /// The timer ran out: too early with many packets in flight (I-24), else the oldest packet is lost (I-7).
+    /// Handles a timeout: too early when many packets are in flight (I-24), otherwise the oldest packet is lost (I-7).
     fn on_timeout(&mut self, extended: bool, view: &WindowView<'_>, params: &Params, actions: &mut RecoveryActions) {
         let extension = self.rto_high(params).saturating_sub(params.duration(RTO_LOW));
         let few_in_flight = view.in_flight() < params.get(RTO_LOW_PACKETS);
@@ -214,11 +219,11 @@ impl Irn {
         if !params.is_on(DYNAMIC_RTO) || self.srtt_ns == 0 {
             return fixed;
         }
-        // RFC 6298, section 2, bounded by the static value times four, the range of IRN's own robustness test.
+        // RFC 6298, section 2, limited to four times the static value, the range of IRN's own robustness test.
         Duration::from_ns(self.srtt_ns + 4 * self.rttvar_ns).min(fixed.saturating_mul(4))
     }
 
-    /// RFC 6298 section 2, in integers.
+    /// Updates the estimator (RFC 6298 section 2, in integers).
     fn take_rtt_sample(&mut self, rtt: Duration) {
         let sample = rtt.as_ns().max(1);
         if self.srtt_ns == 0 {

@@ -1,16 +1,17 @@
 //! OOO-distance: a gap far enough below the highest packet that arrived is a loss.
 //!
 //! Source: Falcon (SIGCOMM'25) section 6.1.1, the heuristic of its first generation; specification Rev 0.9, section
-//! 9.2.3 ("early retransmission"). A packet that has not arrived is lost when a packet more than so many numbers above
-//! it has, and the last transmission is a round trip ago: the second condition keeps it from sending the same packet
-//! again with each acknowledgement. It takes the end of a burst for lost only by the timeout (F-13): that is what the
-//! paper measures RACK-TLP against.
+//! 9.2.3 ("early retransmission"). A packet that has not arrived is lost when a packet with a sequence number more than
+//! a threshold above it has arrived, and the last transmission is a round trip ago: the second condition prevents
+//! retransmitting the same packet with each acknowledgement. A loss at the end of a burst is detected only by the
+//! timeout (F-13): the paper compares RACK-TLP with this heuristic.
 //!
-//! Deviations and choices: with `tail_probe` it probes when RACK-TLP does, for who asks what of RACK-TLP's gain is
-//! TLP's; the round trip is smoothed as Swift's (three quarters of the old value); before the first sample nothing is
-//! taken for lost. The specification compares `last_tx + rtt < now`; so do we, to the picosecond. With several flows
-//! each flow judges by its own round trip, but by the highest packet of all: the distance is one of numbers, and
-//! numbers are common (1.C: its threshold must be tuned; 12 serves four flows).
+//! Deviations and choices: with `tail_probe` it sends probes under the same conditions as RACK-TLP, to separate the
+//! contribution of TLP to RACK-TLP's gain; the round trip is smoothed as Swift's (three quarters of the old value);
+//! before the first sample no packet is considered lost. The specification compares `last_tx + rtt < now`; so does this
+//! policy, to the picosecond. With several flows each flow uses its own round trip, but the highest packet of all
+//! flows: the distance is one of sequence numbers, which the flows share (1.C: its threshold must be tuned; 12 is
+//! enough for four flows).
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{Duration, SeqRange, Time};
@@ -32,7 +33,7 @@ pub struct OooDistance {
 const RTO: usize = 0;
 const THRESHOLD: usize = 1;
 const TAIL_PROBE: usize = 2;
-/// Where [`PROBE`] begins.
+/// Index of the first parameter of [`PROBE`].
 const PROBE_AT: usize = 3;
 
 impl Recovery for OooDistance {
@@ -97,7 +98,8 @@ impl OooDistance {
         let highest = view.highest_sacked.filter(|_| self.srtt_ps != 0)?;
         let below = highest.since(view.una).saturating_sub(params.get(THRESHOLD));
         let range = SeqRange::new(view.una, view.una + below);
-        // What arrived last cannot be older than what is judged; packets exactly one round trip old are left alone.
+        // The packet that arrived last is not older than the packets judged; packets exactly one round trip old are not
+        // judged.
         let sent_until = view.now.as_ps().saturating_sub(self.srtt_ps + 1);
         Some(LossRule { range, sent_until: Time::from_ps(sent_until).min(sent), age: Duration::ZERO })
     }

@@ -1,27 +1,27 @@
-//! RACK-TLP: loss told from reordering by time, and a probe when the end of a burst is lost.
+//! RACK-TLP: distinguishes loss from reordering by time, and sends a probe when the end of a burst is lost.
 //!
 //! Source: Falcon (SIGCOMM'25) sections 4.1 and 4.3, which adapts RFC 8985; the specification (Rev 0.9) has one line
-//! about it. The rule: when it is known that a packet arrived that left at `xmit_ts`, packets that left before it
-//! and have not arrived are lost once `rack_rto` has passed since they left; packets that left later are not judged.
-//! The state is that of one flow (F-29): what a fast path delivers says nothing about a slow one. After a time
-//! without packets or acknowledgements the lowest packet that is missing is sent again; its acknowledgement sets off
-//! the first rule.
+//! about it. The rule: when a packet sent at `xmit_ts` is known to have arrived, packets that were sent before it and
+//! have not arrived are lost once `rack_rto` has passed since their transmission; packets sent later are not judged.
+//! The state is that of one flow (F-29): arrivals on a fast path carry no information about a slow one. After a time
+//! without packets or acknowledgements the lowest missing packet is retransmitted; its acknowledgement triggers the
+//! first rule.
 //!
-//! What the paper leaves open:
+//! Choices where the paper does not specify the behaviour:
 //!
-//! * `rack_rto` is the age of the packet that arrived when that was known, plus 0.25 of its flow's smoothed round trip
-//!   (RFC 8985's reordering window); smoothing keeps three quarters of the old value, as Swift's does;
+//! * `rack_rto` is the age of the arrived packet at the time its arrival became known, plus 0.25 of its flow's smoothed
+//!   round trip (RFC 8985's reordering window); smoothing keeps three quarters of the old value, as Swift's does;
 //! * a probe is due 2 round trips and the receiver's coalescing time after the last packet, as in the public simulator;
-//! * it is the lowest packet that has not arrived; if all have, the lowest not acknowledged, for acknowledgements get
-//!   lost too;
-//! * acknowledgements without bitmaps are judged like bitmaps of zeros: specification 3.3 has an EACK sent whenever
-//!   something came beyond the base. A probe that fills the only gap known draws one, and what was lost behind it must
-//!   not wait for a timeout (F-12).
+//! * the probe is the lowest packet that has not arrived; if all have, the lowest not acknowledged, because
+//!   acknowledgements can be lost too;
+//! * acknowledgements without bitmaps are treated like bitmaps of zeros: according to specification 3.3 an EACK is sent
+//!   whenever a packet arrived beyond the base. A probe that fills the only known gap causes an acknowledgement without
+//!   a bitmap, and losses after it must not wait for a timeout (F-12).
 //!
-//! Deviations from RFC 8985: the reordering window does not grow with duplicates (there is no D-SACK here); more
-//! than one probe may follow a flight, each after twice the wait of the one before (the window sees to that) and
-//! none later than the timeout, for a probe that is lost must not leave the rest to it. The adaptive engine may
-//! replace all three times (F-15); Swift there computes them by the same parameters ([`REORDER`], [`PROBE`]).
+//! Deviations from RFC 8985: the reordering window does not grow with duplicates (there is no D-SACK here); more than
+//! one probe may follow a flight, each after twice the wait of the one before (implemented by the window) and none
+//! later than the timeout, so that a lost probe does not leave the recovery to the timeout. The adaptive engine may
+//! replace all three times (F-15); Swift there computes them with the same parameters ([`REORDER`], [`PROBE`]).
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::{Duration, SeqRange, Time};
@@ -34,21 +34,22 @@ use rnic_policy::{
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct RackTlp {
-    /// `xmit_ts`: when the latest packet left that is known to have arrived, in ps; 0 before the first.
+    /// `xmit_ts`: transmit time of the most recently sent packet that is known to have arrived, in ps; 0 before the
+    /// first.
     latest_ps: u64,
-    /// `rack_rto` as it was computed then, in ps.
+    /// `rack_rto` as computed at that time, in ps.
     age_ps: u64,
     /// Smoothed round trip, in ps; 0 before the first.
     srtt_ps: u64,
 }
 
-/// How long after its turn a packet may come: a share of the round trip, and the least.
+/// Parameters of the reordering window: a share of the round trip, and the minimum.
 pub(crate) const REORDER: [ParamSpec; 2] = [
     ParamSpec::count("reorder_percent", 25, 0, 400, "reordering window in percent of the round trip (RFC 8985)"),
     span("reorder_min", Duration::ZERO, "reordering window at least"),
 ];
 
-/// How long after the last packet a probe leaves: a share of the round trip, what is added, and the least.
+/// Parameters of the time from the last packet to a probe: a share of the round trip, an added time, and the minimum.
 pub(crate) const PROBE: [ParamSpec; 3] = [
     ParamSpec::count("probe_percent", 200, 100, 1_600, "probe after this, in percent of the round trip (RFC 8985)"),
     ParamSpec {
@@ -58,7 +59,7 @@ pub(crate) const PROBE: [ParamSpec; 3] = [
     span("probe_min", Duration::ZERO, "probe after this at the earliest"),
 ];
 
-/// A time that fits the 24 bits of an adaptive engine's.
+/// Returns a time parameter whose values fit the 24 bits of an adaptive engine's times.
 const fn span(name: &'static str, default: Duration, help: &'static str) -> ParamSpec {
     ParamSpec { max: Duration::from_secs(2).as_ps(), ..ParamSpec::duration(name, default, help) }
 }
@@ -66,10 +67,10 @@ const fn span(name: &'static str, default: Duration, help: &'static str) -> Para
 const RTO: usize = 0;
 const REORDER_PERCENT: usize = 1;
 const REORDER_MIN: usize = 2;
-/// Where [`PROBE`] begins.
+/// Index of the first parameter of [`PROBE`].
 const PROBE_AT: usize = 3;
 
-/// Largest wait for a probe or a late packet: the timeout comes first whatever the parameters say.
+/// Longest wait for a probe or an out-of-order packet: the timeout expires first with any parameters.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 impl Recovery for RackTlp {
@@ -131,7 +132,7 @@ impl RackTlp {
         self.srtt_ps = if self.srtt_ps == 0 { sample } else { self.srtt_ps - self.srtt_ps / 4 + sample / 4 };
     }
 
-    /// A packet that left later than any before is known to have arrived.
+    /// Handles the arrival of a packet that was sent later than any other packet known to have arrived.
     fn take_delivery(&mut self, sent: Time, now: Time, params: &Params) {
         if sent.as_ps() > self.latest_ps {
             self.latest_ps = sent.as_ps();
@@ -146,19 +147,19 @@ impl RackTlp {
     }
 }
 
-/// How long after the last packet a probe leaves, by the round trip and [`PROBE`], which stands in `params` from index
-/// `at` on.
+/// Returns the time from the last packet to a probe, from the round trip and [`PROBE`], which is stored in `params`
+/// from index `at` on.
 pub(super) fn probe_after(srtt_ps: u64, params: &Params, at: usize) -> Duration {
     let wait = percent(srtt_ps, params.get(at)).as_ps() + params.duration(at + 1).as_ps();
     Duration::from_ps(wait).max(params.duration(at + 2)).min(WAIT_MAX)
 }
 
-/// `share` percent of `whole`; a product too large to compute is more than any wait.
+/// Returns `share` percent of `whole_ps`; a product that overflows is treated as longer than any wait.
 fn percent(whole_ps: u64, share: u64) -> Duration {
     Duration::from_ps((whole_ps.saturating_mul(share) / 100).min(WAIT_MAX.as_ps()))
 }
 
-/// The lowest packet that has not arrived; the lowest that is not acknowledged when all have.
+/// Returns the lowest packet that has not arrived; the lowest that is not acknowledged when all have.
 fn lowest_missing(view: &WindowView<'_>) -> rnic_base::Seq {
     let missing = view.sacked.and_then(|ring| ring.first_zero(0)).map(|offset| view.una + u64::from(offset));
     missing.filter(|seq| *seq < view.next).unwrap_or(view.una)

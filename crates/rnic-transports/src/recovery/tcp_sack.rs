@@ -1,22 +1,23 @@
 //! TCP's loss recovery with selective acknowledgements.
 //!
 //! Source: RFC 6675 (scoreboard, when a packet is lost, pipe), RFC 6582 (partial acknowledgements), RFC 6298 (timeout).
-//! With `new-reno` it stands in for iWARP's transport, the full TCP of IRN (SIGCOMM'18) section 4.6.
+//! With `new-reno` it takes the role of iWARP's transport, the full TCP of IRN (SIGCOMM'18) section 4.6.
 //!
-//! Where each part sits here: the scoreboard is the engine's window; `IsLost` is [`TcpSack::lost_below`]; `SetPipe` and
-//! the rule that a repair needs room in the window are the engine's gate.
+//! Mapping of the parts: the scoreboard is the engine's window; `IsLost` is [`TcpSack::lost_below`]; `SetPipe` and the
+//! rule that a retransmission needs space in the window are implemented by the engine's send limit.
 //!
 //! Deviations and choices:
 //!
 //! * packets for bytes: a packet is lost when `dupthresh` packets above it have been selectively acknowledged;
-//! * one selective acknowledgement per early packet, and acknowledgements are not delayed: the receiver is IRN's. A
-//!   lost acknowledgement takes its block along; TCP would repeat it in the next two;
-//! * an acknowledgement in recovery that uncovers a packet not yet sent again sends it (RFC 6582, step 3), though RFC
-//!   6675 would wait for more evidence; no rescue retransmission, no limited transmit beyond what the window allows;
-//! * a retransmission that is lost is found by timeout; a timeout keeps the scoreboard and takes all else that is
-//!   outstanding for lost (RFC 6675, section 5.1 allows it: our receivers never give packets back);
+//! * one selective acknowledgement per out-of-order packet, and acknowledgements are not delayed: the receiver is
+//!   IRN's. With a lost acknowledgement its block is lost; TCP would repeat it in the next two;
+//! * an acknowledgement in recovery that uncovers a packet not yet retransmitted retransmits it (RFC 6582, step 3),
+//!   though RFC 6675 would wait for more evidence; no rescue retransmission, no limited transmit beyond the window;
+//! * a retransmission that is lost is detected by timeout; a timeout keeps the scoreboard and treats all other
+//!   outstanding packets as lost (RFC 6675, section 5.1 allows it: the receivers here never discard packets they
+//!   acknowledged selectively);
 //! * the timeout is at least `rto_min`, 320 us and not a second: IRN's RTO_high, for a fair tail (our choice). It is
-//!   also the first timeout. It doubles each time it runs out, up to `rto_max`, until a round trip is measured again
+//!   also the first timeout. It doubles each time it expires, up to `rto_max`, until a round trip is measured again
 //!   (sections 5.5 and 5.7); the clock has no granularity.
 
 use bytemuck::{Pod, Zeroable};
@@ -31,7 +32,7 @@ use rnic_policy::{FootprintField, ParamSpec, Params, Placement, Recovery, Recove
 pub struct TcpSack {
     /// Recovery ends when everything before this one is acknowledged: RecoveryPoint plus one.
     recovers_to: u64,
-    /// Packets below this one have been sent again in this recovery: HighRxt plus one.
+    /// Packets below this one have been retransmitted in this recovery: HighRxt plus one.
     retransmitted_below: u64,
     /// Smoothed round-trip time, nanoseconds; 0 before the first sample.
     srtt_ns: u64,
@@ -47,7 +48,7 @@ const RTO_MIN: usize = 0;
 const RTO_MAX: usize = 1;
 const DUPTHRESH: usize = 2;
 
-/// Four seconds in nanoseconds: more than `rto_max`.
+/// Bits of a time: four seconds in nanoseconds, more than `rto_max`.
 const TIME_BITS: u64 = 32;
 
 const AT_LEAST_1_US: u64 = Duration::from_us(1).as_ps();
@@ -91,7 +92,7 @@ impl Recovery for TcpSack {
         Interest::Always
     }
 
-    /// Up to three packets, TCP has always borne it; more, if somebody says so.
+    /// TCP tolerates reordering of up to three packets; a larger `dupthresh` tolerates more.
     fn tolerates_reordering(params: &Params) -> bool {
         params.get(DUPTHRESH) > 3
     }
@@ -127,7 +128,8 @@ impl TcpSack {
             self.recovering = 0;
             return None;
         }
-        // A partial acknowledgement: what it uncovers is lost, and whatever has the evidence for it.
+        // A partial acknowledgement: the packet it uncovers is lost, and so is every packet with sufficient evidence of
+        // loss.
         self.repair(self.lost_below(view, params).max(view.una + 1), view)
     }
 
@@ -143,7 +145,8 @@ impl TcpSack {
         self.repair(lost_below, view)
     }
 
-    /// What is lost below `end` and has not been sent again. The engine leaves out what lies between and has arrived.
+    /// Returns the packets below `end` that are lost and have not been retransmitted. The engine skips packets in
+    /// between that have arrived.
     fn repair(&mut self, end: Seq, view: &WindowView<'_>) -> Option<SeqRange> {
         let from = view.una + self.retransmitted_below.saturating_sub(view.una.get());
         let first_zero = view.sacked.and_then(|ring| ring.first_zero(from.since(view.una) as u32));
@@ -155,15 +158,16 @@ impl TcpSack {
         Some(SeqRange::new(start, end))
     }
 
-    /// Packets below this one that have not arrived are lost (RFC 6675, IsLost): the `dupthresh`-th highest that has
-    /// been selectively acknowledged; `una` when there are fewer.
+    /// Returns the packet below which all packets that have not arrived are lost (RFC 6675, IsLost): the `dupthresh`-th
+    /// highest that has been selectively acknowledged; `una` when there are fewer.
     fn lost_below(&self, view: &WindowView<'_>, params: &Params) -> Seq {
         let Some(ring) = view.sacked else { return view.una };
         let (total, wanted) = (u64::from(ring.popcount()), params.get(DUPTHRESH));
         if total < wanted {
             return view.una;
         }
-        // The count of those below an offset only grows with it: the largest offset that leaves enough above.
+        // Binary search: the count of packets below an offset grows monotonically with it, so the largest offset that
+        // leaves enough above is found.
         let (mut low, mut high) = (0, ring.bits());
         while low + 1 < high {
             let middle = low.midpoint(high);
@@ -173,7 +177,7 @@ impl TcpSack {
         view.una + u64::from(low)
     }
 
-    /// RFC 6298 section 2, in integers.
+    /// Updates the estimator (RFC 6298 section 2, in integers) and returns the timeout.
     fn take_rtt_sample(&mut self, rtt: Duration, params: &Params) -> Duration {
         let sample = rtt.as_ns().max(1);
         if self.srtt_ns == 0 {
@@ -185,7 +189,7 @@ impl TcpSack {
         self.set_rto(Duration::from_ns(self.srtt_ns + 4 * self.rttvar_ns), params)
     }
 
-    /// RFC 6298 section 5.5.
+    /// Doubles the timeout (RFC 6298 section 5.5).
     fn back_off(&mut self, params: &Params) -> Duration {
         let present =
             if self.rto_ns == 0 { params.duration(RTO_MIN) } else { Duration::from_ns(self.rto_ns) };

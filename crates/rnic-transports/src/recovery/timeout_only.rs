@@ -1,12 +1,12 @@
 //! Recovery by timeout alone: RoCE's adaptive-routing mode.
 //!
 //! Source: Falcon (SIGCOMM'25) section 6.1.1 and its figure 12: with adaptive routing switched on, a ConnectX-7 sends
-//! no signal for an early retransmission, because packets out of order are normal there; the mode is meant for
-//! lossless fabrics. Targets 1.C and E1-10 ask for a small model of it.
+//! no signal for an early retransmission, because out-of-order packets are normal there; the mode is meant for lossless
+//! fabrics. Targets 1.C and E1-10 require a small model of it.
 //!
-//! Deviations and choices: receivers keep early Writes and responses ([`Placement::PlaceWrites`]), drop what else is
-//! early, and report neither; a timeout sends everything outstanding again, as go-back-N's does. Headers as in
-//! `cx7-selective`.
+//! Deviations and choices: receivers keep out-of-order Writes and responses ([`Placement::PlaceWrites`]), drop all
+//! other out-of-order packets, and report neither; a timeout retransmits everything outstanding, as go-back-N's does.
+//! Headers as in `cx7-selective`.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_base::Duration;

@@ -1,10 +1,10 @@
-//! Round robin, one packet a turn.
+//! Round robin, one packet per turn.
 //!
 //! Source: Tonic (NSDI'20) section 3.1: the active set is a FIFO, one flow a cycle, reinserted only while it is still
 //! eligible.
 //!
-//! Deviations: the engine's ring is asked when the wire is free and not once a cycle. `turn_packets` lengthens
-//! the turn for bodies that gain from runs of packets of one queue pair.
+//! Deviations: the engine's ring is queried when the wire is free and not once a cycle. `turn_packets` lengthens the
+//! turn for drivers that benefit from runs of packets of one queue pair.
 
 use bytemuck::{Pod, Zeroable};
 use rnic_policy::{ParamSpec, Params, Schedule, ScheduleActions, ScheduleEvent, ScheduleView};

@@ -1,21 +1,22 @@
-//! Backpressure: which share of the free resources a connection may hold (dynamic thresholds).
+//! Backpressure: the share of the free resources that a connection may hold (dynamic thresholds).
 //!
 //! Source: paper, section 4.6: `alpha_c = beta_c alpha`, where `beta_c` is proportional to fcwnd and ncwnd and
 //! inversely proportional to fabric delay and buffer occupancy; it gives no formula. The public simulator has `min(1,
 //! target/delay, target_level/level)` for requests, the first two for responses, half of alpha on retransmissions, and
 //! powers of two.
 //!
-//! Ours: the simulator's, and for the paper's windows the term `window / initial window` for each of the two, where
-//! that is below one; responses are not gated by ncwnd (F-19), so only fcwnd counts for them. Ratios are rounded down
-//! to powers of two of their inverse, that is, alpha is rounded up, as the simulator does; no division is needed.
+//! The formula here: the simulator's, and for the paper's windows the term `window / initial window` for each of the
+//! two, where that is below one; responses are not gated by ncwnd (F-19), so only fcwnd counts for them. Ratios are
+//! rounded down to powers of two of their inverse, that is, alpha is rounded up, as the simulator does; no division is
+//! needed.
 //!
-//! With several flows, delay is that of the flow that was heard of last, as in the simulator; windows are those of all.
-//! So the share follows each path in turn, and one bad path does not take it from the others.
+//! With several flows, delay is that of the flow that reported last, as in the simulator; windows are those of all
+//! flows. So the share follows each path in turn, and one congested path does not reduce the share of the others.
 //!
-//! A retransmission halves alpha at least: windows count then too, and what was said last stays where it is less. The
-//! simulator says half whatever was before, which gives the more to a connection the worse it fares. A report of a
-//! retransmission has no delay and no level, so the shares said last are part of the state (`cc_metadata`, where it
-//! travels).
+//! A retransmission halves alpha at least: windows count then too, and the previous value is kept where it is smaller.
+//! The simulator sets half whatever the previous value was, which gives the larger share to a connection the more
+//! congested it is. A report of a retransmission has no delay and no level, so the shares set last are part of the
+//! state (`cc_metadata`, where it travels).
 
 use core::hint::select_unpredictable;
 
@@ -35,13 +36,13 @@ pub(super) struct Alphas {
     responses: u32,
 }
 
-/// The share of an uncongested connection.
+/// Returns the share of an uncongested connection.
 pub(super) fn base(code: u64) -> Alpha {
     Alpha::code(code as u32)
 }
 
 impl Alphas {
-    /// By what an acknowledgement says.
+    /// Returns the shares according to the values of an acknowledgement.
     #[inline(always)]
     pub(super) fn measured(delay: Ticks, target: Ticks, level: u32, params: &Params) -> Self {
         let code = params.get(ALPHA) as u32;
@@ -50,25 +51,26 @@ impl Alphas {
         Self { requests: code + by_delay.max(by_level), responses: code + by_delay }
     }
 
-    /// After a retransmission: half of an uncongested connection's, and no more than before.
+    /// Returns the shares after a retransmission: half of an uncongested connection's, and no more than before.
     pub(super) fn lossy(before: Self, params: &Params) -> Self {
         let code = params.get(ALPHA) as u32 + 1;
         Self { requests: before.requests.max(code), responses: before.responses.max(code) }
     }
 
-    /// From [`Alphas::bits`]. Without any, both are the largest share there is.
+    /// Returns the shares encoded in [`Alphas::bits`]. Zero, the value before the first report, gives the largest share
+    /// for both.
     #[inline(always)]
     pub(super) fn from_bits(bits: u32) -> Self {
         Self { requests: bits & CODE_MAX, responses: bits >> CODE_BITS & CODE_MAX }
     }
 
-    /// Both codes in eight bits.
+    /// Returns both codes in eight bits.
     #[inline(always)]
     pub(super) fn bits(self) -> u32 {
         self.requests() | self.responses() << CODE_BITS
     }
 
-    /// No more than the windows are worth.
+    /// Limits the shares in proportion to the windows, where these are below their initial values.
     #[inline(always)]
     pub(super) fn for_windows(self, fcwnd: u32, ncwnd: u32, params: &Params) -> Self {
         let code = params.get(ALPHA) as u32;
@@ -91,10 +93,10 @@ impl Alphas {
     }
 }
 
-/// How often `small` can be doubled without exceeding `large`, both below 2^31, but no more than 15 times, which is all
-/// that a code holds; zero when it is larger already.
+/// Returns the number of times that `small` can be doubled without exceeding `large`, both below 2^31, but at most 15,
+/// which is the largest code; zero when it is larger already.
 ///
-/// By halves, with nothing that is not done to several connections side by side.
+/// Uses binary search, and only operations that can be performed for several connections in parallel.
 #[inline(always)]
 fn halvings(large: u32, small: u32) -> u32 {
     let (mut large, small) = (large.max(1).cast_signed(), small.max(1).cast_signed());

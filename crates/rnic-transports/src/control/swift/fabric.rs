@@ -1,11 +1,11 @@
-//! fcwnd: the window of a flow, by its delay.
+//! fcwnd: the window of a flow, controlled by its delay.
 //!
-//! Source: specification 10.3.3; the head of [`super`] says how contradictions were decided. Per acknowledgement, `n`
-//! of whose packets are the flow's: up to the target, `fcwnd += ai n / fcwnd`, or `ai n` below one packet; above it, at
-//! most once a round trip, `fcwnd *= max(1 - md (delay - target) / delay, 1 - max_md)`.
+//! Source: specification 10.3.3; the documentation of [`super`] lists the decisions on contradictions. Per
+//! acknowledgement, `n` of whose packets are the flow's: up to the target, `fcwnd += ai n / fcwnd`, or `ai n` below one
+//! packet; above it, at most once a round trip, `fcwnd *= max(1 - md (delay - target) / delay, 1 - max_md)`.
 //!
-//! Rounding: an increase to the nearest 1/1024 packet; a decrease is short of the exact one by less than 1/1024 packet
-//! and 1/32768 of the window for delays up to 8.6 ms (1/128 for the longest).
+//! Rounding: an increase to the nearest 1/1024 packet; a decrease is smaller than the exact one by less than 1/1024
+//! packet and 1/32768 of the window for delays up to 8.6 ms (1/128 for the longest).
 
 use core::hint::select_unpredictable;
 
@@ -16,15 +16,15 @@ use super::state::Flow;
 use super::unit::WINDOW_ONE;
 use super::timers;
 
-/// The smallest window unless somebody says another: 0.01 packets, as 10/1024.
+/// Default of the smallest window: 0.01 packets, as 10/1024.
 pub(super) const FCWND_MIN: u32 = 10;
-/// Multiplicative decrease, 0.8, in 1/1024.
+/// Multiplicative decrease factor md = 0.8, in 1/1024.
 const DECREASE: u32 = 819;
-/// A window is never cut to less than half at a time: max_md is 0.5.
+/// Largest cut of a window, max_md = 0.5, as the base-2 logarithm of its inverse.
 const DECREASE_MAX_LOG2: u32 = 1;
-/// From this retransmission of a packet on, its flow's window is the smallest.
+/// Number of retransmissions of a packet from which on its flow's window is the smallest.
 const RETRANSMIT_LIMIT: u32 = 3;
-/// `increase` is given in thousandths.
+/// Denominator of `increase`, which is given in thousandths.
 pub(super) const WHOLE: u64 = 1_000;
 
 /// One measurement.
@@ -36,30 +36,31 @@ pub(super) struct Sample {
     pub(super) moves: Moves,
 }
 
-/// What a change of the window needs that has to be divided.
+/// Quotients needed for a change of the window.
 ///
-/// Both are computed and one is used: nobody can predict which, and a misprediction costs more than both divisions.
+/// Both are computed and one is used: the branch cannot be predicted, and a misprediction costs more than both
+/// divisions.
 #[derive(Clone, Copy)]
 pub(super) struct Moves {
-    /// `ai * acked / fcwnd` packets, or `ai * acked` below one packet: how much the window grows, when the delay is not
-    /// above the target.
+    /// Increase of the window when the delay is not above the target: `ai * acked / fcwnd` packets, or `ai * acked`
+    /// below one packet.
     pub(super) up: u32,
-    /// 2^32 by the delay, for a cut.
+    /// 2^32 divided by the delay, for a cut.
     pub(super) inverse: u32,
 }
 
 impl Moves {
-    /// Of a window `fcwnd`, after `acked` packets of the flow were acknowledged with `delay`.
+    /// Computes the quotients for a window `fcwnd`, after `acked` packets of the flow were acknowledged with `delay`.
     #[inline(always)]
     pub(super) fn of(fcwnd: u32, acked: u32, delay: Ticks, increase: u64) -> Self {
-        // At most 16 * 1023 packets.
+        // Largest product: 16 * 1023 packets.
         let most = if increase == WHOLE {
             acked * WINDOW_ONE
         } else {
             (u64::from(acked) * u64::from(WINDOW_ONE) * increase / WHOLE) as u32
         };
-        // A window of a packet and more divides. 16368 packets of 1024 parts are 24 bits; a 32-bit division is several
-        // times faster than one of 64 bits.
+        // Divide only for a window of one packet or more. 16368 packets of 1024 parts are 24 bits; a 32-bit division is
+        // several times faster than one of 64 bits.
         let divisor = fcwnd.max(WINDOW_ONE);
         let up = match most.checked_mul(WINDOW_ONE).and_then(|scaled| scaled.checked_add(divisor / 2)) {
             Some(scaled) => scaled / divisor,
@@ -68,23 +69,25 @@ impl Moves {
         Self { up, inverse: u32::MAX / divided(delay) }
     }
 
-    /// The same for an increase of one packet, side by side.
+    /// Computes the same for an increase of one packet, in a form that can be performed for several connections in
+    /// parallel.
     #[inline(always)]
     pub(super) fn of_one(fcwnd: u32, acked: u32, delay: Ticks) -> Self {
         let divisor = fcwnd.max(WINDOW_ONE);
-        // 1023 packets, with 20 fractional bits, and half of 21 bits.
+        // No overflow: 1023 packets with 20 fractional bits, plus half of 21 bits.
         let up = quotient(acked * WINDOW_ONE * WINDOW_ONE + divisor / 2, divisor);
         Self { up, inverse: quotient(u32::MAX, divided(delay)) }
     }
 }
 
-/// The delay as a divisor.
+/// Returns the delay as a divisor.
 #[inline(always)]
 fn divided(delay: Ticks) -> u32 {
     delay.get().max(1)
 }
 
-/// Takes `sample` into account; `flow.srtt` has it already. The window stays between `least` and `largest`.
+/// Applies `sample`, which is already included in `flow.srtt`, to the window. The window stays between `least` and
+/// `largest`.
 #[inline(always)]
 pub(super) fn adapt(flow: &mut Flow, sample: &Sample, least: u32, largest: u32) {
     let before = flow.fcwnd;
@@ -96,17 +99,17 @@ pub(super) fn adapt(flow: &mut Flow, sample: &Sample, least: u32, largest: u32) 
     timers::settle(&mut flow.marker, sample.now, flow.srtt, cuts | (flow.fcwnd == least));
 }
 
-/// `fcwnd * min(md * (delay - target) / delay, max_md)`; nothing for a delay up to the target.
+/// Returns `fcwnd * min(md * (delay - target) / delay, max_md)`; zero for a delay up to the target.
 #[inline(always)]
 fn cut_of(fcwnd: u32, sample: &Sample) -> u32 {
     let excess = sample.delay.get().saturating_sub(sample.target.get());
     let share = (u64::from(excess) * u64::from(sample.moves.inverse)) >> 16;
-    // 21 bits by 10, by 17.
+    // No overflow: 21 bits times 10 bits times 17 bits.
     let cut = (u64::from(fcwnd * DECREASE) * (share & u64::from(u32::MAX))) >> (10 + 16);
     (cut as u32).min(fcwnd >> DECREASE_MAX_LOG2)
 }
 
-/// A packet was sent again for the `count`th time; answers whether the window was cut for it.
+/// Handles the `count`th retransmission of a packet; returns whether the window was cut for it.
 #[inline]
 pub(super) fn on_loss(flow: &mut Flow, count: u32, is_open: bool, least: u32) -> bool {
     let cut = match count {

@@ -1,10 +1,10 @@
-//! Acknowledgements on several connections side by side.
+//! Acknowledgements on several connections in one batch.
 //!
-//! Our choice; no source has it. The rules are those of [`super`], called for lane after lane in loops that do one kind
-//! of work each: state from memory; the target delay; quotients; what follows, without a branch; the gap, which needs a
-//! division where a window is below one; timeouts; state back to memory. The compiler does several lanes of most of
-//! them in one instruction, where a processor has instructions for it (AVX2). A flow's first report is left to the
-//! ordinary way.
+//! This is our choice and has no source. The rules are those of [`super`], called for lane after lane in loops that do
+//! one type of work each: read state from memory; the target delay; quotients; the results that follow, without a
+//! branch; the gap, which needs a division where a window is below one; timeouts; write state back to memory. The
+//! compiler processes several lanes of most of them in one instruction, on processors that have such instructions
+//! (AVX2). A flow's first report is left to the path for single reports.
 
 use multiversion::multiversion;
 use rnic_policy::Params;
@@ -20,7 +20,7 @@ use super::{ack_rate, alpha, fabric, nic, on_sample, rx_target, target_delay};
 
 type Lanes = [u32; LANES];
 
-/// A word of each lane for what a connection keeps.
+/// The connections' state, one word for each lane.
 #[derive(Default)]
 struct Kept {
     window: Lanes,
@@ -29,14 +29,14 @@ struct Kept {
     congested: Lanes,
     ncwnd: Lanes,
     nic: Lanes,
-    /// [`alpha::Alphas::bits`]; not read.
+    /// [`alpha::Alphas::bits`]; written and not read.
     shares: Lanes,
-    /// The other states' windows, and the longest of their round trips.
+    /// Sum of the other states' windows; the next field holds the longest of their round trips.
     others: Lanes,
     slowest: [Ticks; LANES],
 }
 
-/// [`Ready`], by its fields.
+/// [`Ready`], field by field.
 #[derive(Default)]
 struct Prepared {
     target: [Ticks; LANES],
@@ -45,14 +45,14 @@ struct Prepared {
     lowered: Lanes,
 }
 
-/// [`Totals`], by their fields.
+/// [`Totals`], field by field.
 #[derive(Default)]
 struct AllTotals {
     fcwnd: Lanes,
     srtt: [Ticks; LANES],
 }
 
-/// See [`rnic_policy::ReportControl::on_acks`]; compiled twice, the processor decides.
+/// See [`rnic_policy::ReportControl::on_acks`]; compiled for two targets, selected by the processor at run time.
 #[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt"))]
 pub(super) fn on_acks<L: StateLanes<Swift> + ?Sized>(
     states: &mut L,
@@ -139,7 +139,7 @@ fn answer(acks: &Acks, lane: usize) -> Answer {
 }
 
 impl Kept {
-    /// Takes in `state` of a connection with `flows` flows; answers whether its flow `index` has reported before.
+    /// Reads `state` of a connection with `flows` flows; returns whether its flow `index` has reported before.
     #[inline(always)]
     fn read(&mut self, lane: usize, state: &Swift, index: usize, flows: u32) -> bool {
         let (words, nic, others) = (state.words(index), state.nic_words(), state.others(index, flows));

@@ -1,16 +1,17 @@
-//! ncwnd: the window towards the receiving NIC, by the level of its buffers.
+//! ncwnd: the window towards the receiving NIC, controlled by the level of its buffers.
 //!
 //! Source: specification 10.3.4 (gen 1: whole packets, and one more a round trip). Below the target level the window
-//! grows by one packet a round trip, or at once when the last change was a decrease; at or above it, once a round trip,
-//! `ncwnd *= max(1 - nic_md (level - target) / level, 1 - max_nic_md)`, rounded down. A NACK for want of resources cuts
-//! by `max_nic_md`, once a round trip or right after an increase.
+//! grows by one packet a round trip, or immediately when the last change was a decrease; at or above it, once a round
+//! trip, `ncwnd *= max(1 - nic_md (level - target) / level, 1 - max_nic_md)`, rounded down. A NACK for lack of
+//! resources cuts by `max_nic_md`, once a round trip or right after an increase.
 //!
-//! Addition: a target above every level ([`is_off`]) switches all of that off, NACKs too: the window begins at its most
-//! and stays there.
+//! Addition: a target above every level ([`is_off`]) switches all of that off, NACKs too: the window starts at its
+//! maximum and stays there.
 //!
-//! Deviation: the specification moves the marker to now whenever the window stands at its least or most. With more than
-//! one acknowledgement a round trip the gate would then never open at the most, and a full receiver would never be
-//! spared. Here the marker moves when the window *could not go on* in the direction that the level asks for.
+//! Deviation: the specification moves the marker to now whenever the window is at its minimum or maximum. With more
+//! than one acknowledgement a round trip the gate would then never open at the maximum, and the load on a full receiver
+//! would never be reduced. Here the marker moves when the window *could not change further* in the direction that the
+//! level requires.
 
 use core::hint::select_unpredictable;
 
@@ -18,38 +19,39 @@ use rnic_policy::control::report::Ticks;
 
 use super::timers;
 
-/// nic_md, 0.8, in tenths.
+/// Decrease factor nic_md = 0.8, in tenths.
 const DECREASE_TENTHS: u32 = 8;
-/// max_nic_md is 0.5.
+/// Largest cut, max_nic_md = 0.5, as the base-2 logarithm of its inverse.
 const DECREASE_MAX_LOG2: u32 = 1;
 const NCWND_MIN: u32 = 1;
-/// Levels have 5 bits.
+/// Largest level: levels have 5 bits.
 const LEVEL_MAX: u32 = 31;
 
-/// The window and when it last changed.
+/// The window and the time of its last change.
 #[derive(Clone, Copy, Default)]
 pub(super) struct NicWindow {
     pub(super) packets: u32,
-    /// When it changed or could not change, or a round trip ago.
+    /// Time at which it changed or could not change, or one round trip ago.
     pub(super) marker: Ticks,
-    /// The last change was an increase.
+    /// True when the last change was an increase.
     pub(super) grew: bool,
 }
 
-/// Now, and the smoothed round trip.
+/// Current time, and the smoothed round-trip time.
 #[derive(Clone, Copy)]
 pub(super) struct Times {
     pub(super) now: Ticks,
     pub(super) srtt: Ticks,
 }
 
-/// Whether there is no window towards the NIC, as far as one can do without.
+/// Returns whether the window towards the NIC is switched off: it then stays at its maximum.
 #[inline(always)]
 pub(super) const fn is_off(target: u32) -> bool {
     target > LEVEL_MAX
 }
 
-/// What a window of `packets` is cut to when the buffers stand at `level`, at or above `target`; anything below it.
+/// Returns the value to which a window of `packets` is cut when the buffer level is `level`, at or above `target`; the
+/// result is undefined below the target.
 #[inline(always)]
 pub(super) fn lowered(packets: u32, level: u32, target: u32) -> u32 {
     if level < target {
@@ -61,8 +63,8 @@ pub(super) fn lowered(packets: u32, level: u32, target: u32) -> u32 {
 }
 
 impl NicWindow {
-    /// The receiver's buffers stand at a level that is below the target or not; `is_open` says that the marker is a
-    /// round trip old, `lowered` is what [`lowered`] says.
+    /// Handles a sample of the receiver's buffer level, which is below the target or not; `is_open` is set when the
+    /// marker is a round trip old, `lowered` is the result of [`lowered`].
     #[inline(always)]
     pub(super) fn on_level(&mut self, is_below: bool, lowered: u32, times: Times, is_open: bool, largest: u32) {
         let before = self.packets;
@@ -73,7 +75,7 @@ impl NicWindow {
         self.settle(before, times, select_unpredictable(is_below, largest, NCWND_MIN));
     }
 
-    /// The receiver had no resources for a packet.
+    /// Handles a NACK that reports that the receiver had no resources for a packet.
     #[inline(always)]
     pub(super) fn on_refusal(&mut self, times: Times, is_open: bool) {
         let before = self.packets;

@@ -1,7 +1,8 @@
 //! Swift on a transport without flows, timestamps and reports (IRN): from round-trip times alone.
 //!
-//! The head of [`super`] lists what is different. A loss that recovery repairs counts as a first retransmission, the
-//! timeouts in a row as retransmissions of one packet. There is no ncwnd, since no receiver reports its buffers.
+//! The documentation of [`super`] lists the differences. A loss that is recovered without a timeout counts as a first
+//! retransmission, consecutive timeouts as retransmissions of one packet. There is no ncwnd, since no receiver reports
+//! its buffers.
 
 use rnic_base::{BitRate, Duration};
 use rnic_policy::control::report::Ticks;
@@ -11,7 +12,7 @@ use super::state::Swift;
 use super::unit::WINDOW_ONE;
 use super::{INCREASE, cwnd, fabric, initial_window, target_delay, timers, waits, window_max_fixed, window_min};
 
-/// What the 10 bits of a report hold.
+/// Largest number of packets that the 10 bits of a report hold.
 const ACKED_MAX: u64 = 1_023;
 
 impl Swift {
@@ -65,7 +66,7 @@ fn lose(flow: &mut super::Flow, now: Ticks, count: u32, least: u32) {
     timers::settle(&mut flow.marker, now, flow.srtt, cuts || flow.fcwnd == least);
 }
 
-/// The rate of one full packet every rtt/fcwnd.
+/// Returns the rate of one full packet every rtt/fcwnd.
 fn pace(fcwnd: u32, srtt: Duration, view: &ControlView) -> BitRate {
     let span = srtt.as_ps().max(1) * u64::from(WINDOW_ONE) / u64::from(fcwnd.max(1));
     let rate = BitRate::from_transfer(u64::from(view.mtu), Duration::from_ps(span.max(1)));

@@ -1,11 +1,11 @@
-//! Protective load balancing: a flow that stays congested takes another path.
+//! Protective load balancing: a flow that stays congested is moved to another path.
 //!
-//! Source: PLB (SIGCOMM'22); specification 10.4. Packets acknowledged with a delay above 1.01 times the
-//! target count as congested. A round ends when a window's worth has been acknowledged: with half of its packets
+//! Source: PLB (SIGCOMM'22); specification 10.4. Packets acknowledged with a delay of at least 1.01 times the target
+//! count as congested. A round ends when one window of packets has been acknowledged: with half of its packets
 //! congested, or more, it is a congested round, and after `plb_rounds` of those in a row the path is changed and
-//! counting begins anew. NACKs and retransmissions do not count.
+//! counting restarts. NACKs and retransmissions do not count.
 //!
-//! Deviation: the window that ends a round is the one in force when the acknowledgement comes, at least one packet.
+//! Deviation: the window that ends a round is the one in force when the acknowledgement arrives, at least one packet.
 
 use core::hint::select_unpredictable;
 
@@ -25,34 +25,34 @@ pub(super) struct Plb {
 const COUNT_MAX: u32 = 1_023;
 const COUNT_BITS: u32 = 10;
 
-/// Whether `delay` is 1.01 times `target` and more.
+/// Returns whether `delay` is at least 1.01 times `target`.
 #[inline(always)]
 pub(super) fn is_congested(delay: Ticks, target: Ticks) -> bool {
     delay.get() * 100 > target.get() * 101
 }
 
 impl Plb {
-    /// The state in 24 bits.
+    /// Returns the state in 24 bits.
     #[inline(always)]
     pub(super) fn bits(self) -> u32 {
         self.congested | self.acked << COUNT_BITS | self.rounds << (2 * COUNT_BITS)
     }
 
-    /// The state from its 24 bits.
+    /// Returns the state from its 24 bits.
     #[inline(always)]
     pub(super) fn from_bits(bits: u32) -> Self {
         let count = |bits: u32| bits & COUNT_MAX;
         Self { congested: count(bits), acked: count(bits >> COUNT_BITS), rounds: bits >> (2 * COUNT_BITS) & 15 }
     }
 
-    /// `packets` were acknowledged, of a flow that may have `window` packets under way. Answers whether to change the
-    /// path: after `rounds_max` congested rounds, or never when that is zero.
+    /// Handles the acknowledgement of `packets` of a flow that may have `window` packets in flight. Returns whether to
+    /// change the path: after `rounds_max` congested rounds, or never when that is zero.
     #[inline(always)]
     pub(super) fn on_ack(&mut self, packets: u32, is_congested: bool, window: u32, rounds_max: u32) -> bool {
         let acked = (self.acked + packets).min(COUNT_MAX);
         let congested = (self.congested + select_unpredictable(is_congested, packets, 0)).min(COUNT_MAX);
         let ends = acked >= window.clamp(1, COUNT_MAX);
-        // When a round ends is as good as random; no branch depends on it.
+        // The end of a round is practically random; therefore no branch depends on it.
         let is_bad = (rounds_max != 0) & (congested * 2 >= acked);
         let rounds = select_unpredictable(is_bad, self.rounds + 1, 0);
         let moves = ends & is_bad & (rounds >= rounds_max);

@@ -1,15 +1,16 @@
-//! Protective reroute: a flow whose packets time out again and again takes another path.
+//! Protective reroute: a flow whose packets time out repeatedly is moved to another path.
 //!
-//! Source: PRR (SIGCOMM'23); Falcon's paper, section 4.3, says that the adaptive engine runs it per flow, by changing
+//! Source: PRR (SIGCOMM'23); Falcon's paper, section 4.3, states that the adaptive engine runs it per flow, by changing
 //! the flow label, and nothing more: no trigger, state or limit is public.
 //!
-//! Ours, therefore: a timeout (not an early retransmission) of a packet that has now timed out `prr_timeouts` times or
-//! more changes the path, at most once per smoothed round trip, since all packets of a dead path time out together. One
-//! timeout alone may be a lost packet; Swift halves the window for it. PRR as published changes the path at every
-//! timeout; a transport's first timeouts are as likely to be losses. The receiver's half of PRR (it moves the
-//! acknowledgements after the second duplicate) is not an event of the adaptive engine and is not done.
+//! The rule here is therefore our own: a timeout (not an early retransmission) of a packet that has now timed out
+//! `prr_timeouts` times or more changes the path, at most once per smoothed round trip, since all packets of a failed
+//! path time out together. A single timeout may be a lost packet; Swift halves the window for it. PRR as published
+//! changes the path at every timeout; a transport's first timeouts are as likely to be losses. The receiver's part of
+//! PRR (it moves the acknowledgements after the second duplicate) is not an event of the adaptive engine and is not
+//! implemented.
 
-/// Whether a packet sent again for the `count`th time says that its path is dead.
+/// Returns whether the `count`th retransmission of a packet indicates that its path has failed.
 #[inline(always)]
 pub(super) fn is_outage(count: u8, early: bool, is_open: bool, timeouts: u64) -> bool {
     timeouts != 0 && !early && is_open && u64::from(count) >= timeouts

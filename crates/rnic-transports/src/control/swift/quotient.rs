@@ -1,28 +1,28 @@
-//! Division of whole numbers, several side by side: processors divide one pair of numbers at a time.
+//! Integer division of several pairs in parallel: the processor's division instruction handles one pair at a time.
 //!
 //! Source: Newton's iteration for the inverse, from the line 48/17 - 32/17 d (the textbook's start for divisors between
-//! a half and one), in fixed point; each step squares the error, from 1/17 to below 2^-31 in three. What it gives is
-//! never too large and a little too small, and is put right by multiplying back: the result is that of `/`, exactly.
+//! a half and one), in fixed point; each step squares the error, from 1/17 to below 2^-31 in three. The result is never
+//! too large and slightly too small, and is corrected by multiplying back: the final result is exactly that of `/`.
 
 use core::hint::select_unpredictable;
 
-/// 48/17 with 31 fractional bits, modulo 2^32: the overflow goes when the rest of the line is taken off.
+/// 48/17 with 31 fractional bits, modulo 2^32: the overflow disappears when the slope term is subtracted.
 const START: u32 = ((48u64 << 31) / 17) as u32;
 /// 16/17 with 32 fractional bits.
 const SLOPE: u32 = ((16u64 << 32) / 17) as u32;
 const STEPS: u32 = 3;
-/// By how much the first quotient is too small, at most.
+/// Largest amount by which the first quotient is too small.
 const SHORT: u32 = 3;
 
-/// `number / divisor`, rounded down, for a divisor above zero.
+/// Returns `number / divisor`, rounded down, for a divisor above zero.
 #[inline(always)]
 pub(super) fn quotient(number: u32, divisor: u32) -> u32 {
     let places = divisor.leading_zeros();
-    // Between 2^31 and 2^32; its inverse, times 2^63, lies there too.
+    // Between 2^31 and 2^32; its inverse, times 2^63, is in the same range.
     let scaled = divisor.wrapping_shl(places);
     let mut inverse = START.wrapping_sub(high(scaled, SLOPE));
     for _ in 0..STEPS {
-        // 2 - scaled * inverse, short by one unit so that nothing ever exceeds 32 bits.
+        // 2 - scaled * inverse, minus one unit so that the value never exceeds 32 bits.
         let factor = !high(scaled, inverse);
         inverse = ((u64::from(inverse) * u64::from(factor)) >> 31) as u32;
     }
@@ -36,7 +36,7 @@ pub(super) fn quotient(number: u32, divisor: u32) -> u32 {
     quotient
 }
 
-/// The upper half of a product.
+/// Returns the upper half of a product.
 #[inline(always)]
 fn high(left: u32, right: u32) -> u32 {
     ((u64::from(left) * u64::from(right)) >> 32) as u32

@@ -1,12 +1,12 @@
-//! Flow scaling: the smaller a window, the longer the delay it may see, so that many small flows keep a queue.
+//! Flow scaling: the smaller a window, the longer its target delay, so that many small flows can share a queue.
 //!
-//! Source: specification 10.3.2 with the form that Swift (SIGCOMM'20) has, where the specification's is negative:
+//! Source: specification 10.3.2 with the form of Swift (SIGCOMM'20), where the specification's is negative:
 //! `alpha/sqrt(w) + beta` between 0 and the range, where `alpha = range / (1/sqrt(w_min) - 1/sqrt(w_max))` and `beta =
 //! -alpha/sqrt(w_max)`; windows of 0.1 and 256 packets are the ends.
 //!
 //! In integers: the window is shifted by an even number of bits into [1, 4), 1/sqrt is read from a table of 192 steps
-//! and drawn straight between two of them. The error of 1/sqrt is at most 1/10000 of its value, that of the extra delay
-//! with it at most one tick and 1/10000 of it.
+//! and interpolated linearly between two of them. The error of 1/sqrt is at most 1/10000 of its value, that of the
+//! extra delay with it at most one tick and 1/10000 of it.
 
 use core::hint::select_unpredictable;
 
@@ -14,14 +14,14 @@ use super::TIME_MAX;
 use super::state::WINDOW_MAX;
 use super::unit::WINDOW_ONE;
 
-/// Steps of the table for one unit of the argument.
+/// Steps of the table per unit of the argument.
 const STEPS: usize = 64;
-/// Bits of the argument below a step.
+/// Bits of the argument below one step of the table.
 const LOW_BITS: u32 = 14;
 /// Fractional bits of 1/sqrt.
 const ROOT_BITS: u32 = 16;
 
-/// Its length: a power of two, so that no index needs a check. Behind argument 4 nothing is read.
+/// Length of the table: a power of two, so that no index needs a check. Entries above argument 4 are never read.
 const PLACES: usize = 256;
 
 /// 1/sqrt(index / STEPS) for arguments of 1 to 4.
@@ -31,7 +31,7 @@ const fn table() -> [u32; PLACES] {
     let mut table = [0; PLACES];
     let mut index = 0;
     while index < 3 * STEPS + 1 {
-        // 2^16 / sqrt(i/64) = sqrt(2^38 / i), rounded to the nearest by one more bit on the way.
+        // 2^16 / sqrt(i/64) = sqrt(2^38 / i), computed with one extra bit and rounded to the nearest.
         let square = (1u64 << 40) / (STEPS + index) as u64;
         table[index] = (square.isqrt() as u32 + 1) >> 1;
         index += 1;
@@ -39,32 +39,35 @@ const fn table() -> [u32; PLACES] {
     table
 }
 
-/// 1/sqrt of a window of 0.1 packets (3.16228) less that of 256 packets (1/16), inverted: 0.32261, times 2^16.
+/// Inverse of the difference between 1/sqrt of a window of 0.1 packets (3.16228) and that of 256 packets (1/16):
+/// 0.32261, times 2^16.
 const INVERSE_SPAN: u64 = 21_143;
-/// Bits of the range times that which do without.
+/// Low bits dropped from the product of the range and that inverse, so that it fits into 32 bits.
 const SPARE_BITS: u32 = 3;
 /// 1/sqrt of 256 packets.
 const ROOT_OF_LARGEST: u32 = (1 << ROOT_BITS) / 16;
 
-/// 1/sqrt of a window with 10 fractional bits, with 16 fractional bits.
+/// Returns 1/sqrt of a window with 10 fractional bits, with 16 fractional bits.
 #[inline(always)]
 pub(super) fn inverse_root(fcwnd: u32) -> u32 {
     let fcwnd = fcwnd.clamp(1, WINDOW_MAX);
-    // An even shift takes the highest bit to place 20 or 21; every two places double the root.
+    // An even shift moves the highest bit to position 20 or 21; every two positions double the root.
     let half_shift = (fcwnd.leading_zeros() - (u32::BITS - 22)) / 2;
     let argument = fcwnd << (2 * half_shift);
     let step = ((argument >> LOW_BITS) as usize).wrapping_sub(STEPS);
     let (left, right) = (TABLE[step % PLACES], TABLE[(step + 1) % PLACES]);
     let root = left - (((left - right) * (argument & ((1 << LOW_BITS) - 1))) >> LOW_BITS);
-    // Places 20 and 10 (of a window of one packet) differ by 2^10: by 2^5 for the root.
+    // Positions 20 and 10 (of a window of one packet) differ by 2^10: by 2^5 for the root.
     const { assert!(WINDOW_ONE == 1 << 10) };
     (root << half_shift) >> 5
 }
 
-/// What flow scaling adds to the target of a flow with window `fcwnd`, of at most `range` (both in ticks).
+/// Returns the delay that flow scaling adds to the target of a flow with window `fcwnd`, at most `range` (both in
+/// ticks).
 #[inline(always)]
 pub(super) fn extra(fcwnd: u32, range: u32) -> u32 {
-    // A product of 20 bits (a parameter's longest time) by 15, in 32; and one of 32 by 22.
+    // No overflow: a product of 20 bits (the longest time parameter) by 15 bits, reduced to 32 bits; and one of 32 by
+    // 22 bits.
     const { assert!((TIME_MAX.as_ps() >> 17) < 1 << 20) };
     let scale = (u64::from(range) * INVERSE_SPAN) >> SPARE_BITS;
     let above = inverse_root(fcwnd).saturating_sub(ROOT_OF_LARGEST);

@@ -11,9 +11,9 @@ use super::alpha::Alphas;
 use super::nic::NicWindow;
 use super::plb::Plb;
 
-/// Flows with a state of their own.
+/// Number of flows with a state of their own.
 pub(super) const FLOWS: usize = 4;
-/// The widest window: 11 bits of packets, 10 of a packet's fraction.
+/// The widest window: 11 integer bits of packets, 10 fractional bits.
 pub(super) const WINDOW_MAX: u32 = (1 << WINDOW_BITS) - 1;
 
 const WINDOW_BITS: u32 = 21;
@@ -24,48 +24,49 @@ const TIME_MASK: u32 = Ticks::MAX.get();
 #[repr(C)]
 pub struct Swift {
     flows: [FlowBits; FLOWS],
-    /// Packets of the present PLB round that met congestion, per flow.
+    /// Packets of the current PLB round that met congestion, per flow.
     congested: [u16; FLOWS],
     /// Window towards the NIC, in packets.
     ncwnd: u16,
-    /// With reports, the codes of the shares said last: of requests, then of responses, 4 bits each. Where samples come
-    /// alone, packets acknowledged since the last.
+    /// With reports, the codes of the shares set last: of requests, then of responses, 4 bits each. Without reports,
+    /// packets acknowledged since the last sample.
     other: u16,
-    /// The marker of ncwnd (24 bits), then a bit for "grew", 3 bits of states seen, and 3 bits of timeouts in a row.
+    /// The marker of ncwnd (24 bits), then a bit for "grew", 3 bits for the number of flow states in use, and 3 bits of
+    /// consecutive timeouts.
     nic: u32,
 }
 
-/// One flow.
+/// The packed state of one flow.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct FlowBits {
-    /// fcwnd (21 bits), then packets acknowledged in the present PLB round (10).
+    /// fcwnd (21 bits), then packets acknowledged in the current PLB round (10).
     window: u32,
-    /// Smoothed round trip (24 bits), then congested PLB rounds in a row (4).
+    /// Smoothed round trip (24 bits), then consecutive congested PLB rounds (4).
     rtt: u32,
-    /// When the window was last cut, or a round trip ago (24 bits).
+    /// Time of the last cut of the window, or one round trip ago (24 bits).
     marker: u32,
 }
 
-/// One flow, taken apart.
+/// The unpacked state of one flow.
 #[derive(Clone, Copy)]
 pub(super) struct Flow {
     /// Window, with 10 fractional bits; 0 before the first report.
     pub(super) fcwnd: u32,
     /// Smoothed round trip; 0 before the first sample.
     pub(super) srtt: Ticks,
-    /// When the window was last cut, or a round trip ago.
+    /// Time of the last cut of the window, or one round trip ago.
     pub(super) marker: Ticks,
     /// Protective load balancing.
     pub(super) plb: Plb,
 }
 
-/// All flows together.
+/// Totals of all flows.
 #[derive(Clone, Copy)]
 pub(super) struct Totals {
-    /// The sum of their windows; where two flows have one state, it counts twice.
+    /// The sum of the flows' windows; a state shared by two flows counts twice.
     pub(super) fcwnd: u32,
-    /// The longest of their round trips.
+    /// The longest of the flows' round trips.
     pub(super) srtt: Ticks,
 }
 
@@ -87,14 +88,14 @@ impl Swift {
         self.nic = self.nic & !(THREE_BITS << SEEN_SHIFT) | seen << SEEN_SHIFT;
     }
 
-    /// The last of the flows that are known: the only one, of a state that travels.
+    /// Returns the last of the known flows: the only one, in a state that travels.
     #[inline(always)]
     pub(super) fn last_flow(&self) -> Flow {
         let seen = (self.nic >> SEEN_SHIFT & THREE_BITS) as usize;
         self.flow(seen.saturating_sub(1))
     }
 
-    /// Flow `index` as it lies in memory.
+    /// Returns flow `index` in its packed form.
     #[inline(always)]
     pub(super) fn words(&self, index: usize) -> FlowWords {
         let FlowBits { window, rtt, marker } = self.flows[index];
@@ -119,7 +120,7 @@ impl Swift {
         self.set_nic_words(nic.to_words(self.nic));
     }
 
-    /// The window towards the NIC as it lies in memory.
+    /// Returns the window towards the NIC in its packed form.
     #[inline(always)]
     pub(super) fn nic_words(&self) -> NicWords {
         NicWords { packets: self.ncwnd.into(), bits: self.nic }
@@ -131,7 +132,7 @@ impl Swift {
         self.nic = words.bits;
     }
 
-    /// The shares said last; the largest there are, before the first.
+    /// Returns the shares set last; the largest possible before the first report.
     #[inline(always)]
     pub(super) fn shares(&self) -> Alphas {
         Alphas::from_bits(self.other.into())
@@ -142,7 +143,7 @@ impl Swift {
         self.other = shares.bits() as u16;
     }
 
-    /// Packets acknowledged since the last sample; for transports without reports.
+    /// Returns the packets acknowledged since the last sample; for transports without reports.
     pub(super) fn waiting(&self) -> u16 {
         self.other
     }
@@ -151,7 +152,7 @@ impl Swift {
         self.other = packets;
     }
 
-    /// Timeouts in a row, up to 7; for transports that do not count them.
+    /// Returns the number of consecutive timeouts, up to 7; for transports that do not count them.
     pub(super) fn timeouts(&self) -> u32 {
         self.nic >> TIMEOUTS_SHIFT & THREE_BITS
     }
@@ -160,7 +161,7 @@ impl Swift {
         self.nic = self.nic & !(THREE_BITS << TIMEOUTS_SHIFT) | count.min(THREE_BITS) << TIMEOUTS_SHIFT;
     }
 
-    /// Of a connection with `flows` flows, those of all states but number `index` together.
+    /// Returns the totals of all states except number `index`, for a connection with `flows` flows.
     #[inline(always)]
     pub(super) fn others(&self, index: usize, flows: u32) -> Totals {
         let seen = (self.nic >> SEEN_SHIFT & THREE_BITS) as usize;
@@ -176,22 +177,23 @@ impl Swift {
     }
 }
 
-/// What the flows of state `index` may send, each of them `fcwnd`: two of them, where a connection with `flows` flows
-/// has one four above.
+/// Returns the window of the flows that share state `index`, each with `fcwnd`: it counts twice when a connection with
+/// `flows` flows has a flow with the index four higher.
 #[inline(always)]
 fn of_state(fcwnd: u32, index: usize, flows: u32) -> u32 {
     fcwnd << u32::from(index + FLOWS < flows as usize)
 }
 
 impl Totals {
-    /// With those of state `index` too, of which `flow` is one; a connection with `flows` flows.
+    /// Returns the totals including the flows of state `index`, whose window and round trip are those of `flow`; for a
+    /// connection with `flows` flows.
     #[inline(always)]
     pub(super) fn and(self, flow: &Flow, index: usize, flows: u32) -> Self {
         Self { fcwnd: self.fcwnd + of_state(flow.fcwnd, index, flows), srtt: self.srtt.max(flow.srtt) }
     }
 }
 
-/// A flow as it lies in memory.
+/// A flow in its packed form.
 #[derive(Clone, Copy)]
 pub(super) struct FlowWords {
     pub(super) window: u32,
@@ -219,11 +221,11 @@ impl Flow {
     }
 }
 
-/// The window towards the NIC as it lies in memory.
+/// The window towards the NIC in its packed form.
 #[derive(Clone, Copy)]
 pub(super) struct NicWords {
     pub(super) packets: u32,
-    /// With bits that are not the window's.
+    /// The word that also holds bits that do not belong to the window.
     pub(super) bits: u32,
 }
 
@@ -233,7 +235,7 @@ impl NicWindow {
         Self { packets: words.packets, marker: Ticks::new(words.bits), grew: words.bits & GREW != 0 }
     }
 
-    /// Beside what else is in `bits`.
+    /// Packs the window beside the other contents of `bits`.
     #[inline(always)]
     pub(super) fn to_words(self, bits: u32) -> NicWords {
         let grew = select_unpredictable(self.grew, GREW, 0);

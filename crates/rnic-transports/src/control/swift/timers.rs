@@ -1,4 +1,5 @@
-//! Times: the gate of one change a round trip, the gap between packets. Timeouts are [`waits`](crate::control::waits).
+//! The gate that allows one change per round trip, and the gap between packets. Timeouts are in
+//! [`waits`](crate::control::waits).
 //!
 //! Source: specification 10.3.4 and 10.3.5; paper, section 4.2.
 
@@ -8,21 +9,21 @@ use rnic_policy::control::report::{Gap, Ticks};
 
 use super::unit::WINDOW_ONE;
 
-/// Whether a round trip has passed since `marker`. Always, before one was measured.
+/// Returns whether a round trip has passed since `marker`; always true before one was measured.
 #[inline(always)]
 pub(super) fn is_gate_open(now: Ticks, marker: Ticks, srtt: Ticks) -> bool {
     (srtt == Ticks::ZERO) | (now.since(marker) >= srtt)
 }
 
-/// Keeps `marker` within a round trip of `now`, or at it after a change, so that the circle of 24 bits is never gone
-/// round in silence while acknowledgements come.
+/// Keeps `marker` within a round trip of `now`, or at `now` after a change, so that the 24-bit time does not wrap
+/// unnoticed while acknowledgements arrive.
 #[inline(always)]
 pub(super) fn settle(marker: &mut Ticks, now: Ticks, srtt: Ticks, changed: bool) {
     let old = select_unpredictable(now.since(*marker) > srtt, now.since(srtt), *marker);
     *marker = select_unpredictable(changed, now, old);
 }
 
-/// What follows a packet while the window is below one: rtt/fcwnd - rtt.
+/// Returns the gap after a packet while the window is below one: rtt/fcwnd - rtt.
 #[inline(always)]
 pub(super) fn gap(fcwnd: u32, srtt: Ticks) -> Gap {
     if fcwnd >= WINDOW_ONE {
