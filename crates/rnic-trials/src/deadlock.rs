@@ -1,24 +1,25 @@
-//! Schedules that end in a deadlock, searched for: with everything that Falcon's resources have against it there is
-//! none; without any one part of it there are (F-4, F-32, F-33; rank 19 of the targets).
+//! A search for schedules that end in a deadlock: with all of Falcon's mechanisms against resource deadlocks there are
+//! none; without any one of them there are (F-4, F-32, F-33; rank 19 of the targets).
 //!
-//! Tiny pools and windows, two to eight connections between two NICs, and a network that loses, doubles and reorders. A
-//! schedule is a few hundred random steps; then nothing is handed in or lost any more but what ends messages that have
-//! begun, and everything under way must end with all resources free.
+//! The setup has tiny pools and windows, two to eight connections between two NICs, and a network that loses,
+//! duplicates and reorders packets. A schedule is a few hundred random steps; then nothing more is submitted except the
+//! rest of messages that have started, nothing more is lost, and all pending work must complete with all resources
+//! free.
 //!
-//! An upper layer can hold one Pull at a time. With Pushes and Pulls ([`Sort::Mixed`]), the initiator sees to that, as
-//! RDMA's limit on outstanding Reads does. With Pulls alone ([`Sort::Pulls`]), the target may, by being busy. The
-//! search found that it may not when there are Pushes: they share a window with Pull Data, so Pushes that find no room
-//! because of Pulls that wait close the window for the very data that these wait for
+//! An upper layer can be limited to one Pull at a time. With Pushes and Pulls ([`Sort::Mixed`]), the initiator enforces
+//! this, as RDMA's limit on outstanding Reads does. With Pulls alone ([`Sort::Pulls`]), the target may enforce it, by
+//! being busy. The search found that it may not when there are Pushes: they share a window with Pull Data, so Pushes
+//! that find no space because of waiting Pulls close the window for the very data that those Pulls wait for
 //! ([`UpperLayer::pull`](rnic_falcon::transaction::UpperLayer::pull)).
 //!
 //! [`Sort::Messages`] is [`Sort::Mixed`] with messages of several Pushes, each of which needs a receive that the
-//! connections of its target share, and which comes back when the message is done. First Pushes that wait for receives
-//! may hold all contexts; then the rest of the messages that have the receives finds none, unless there is a
-//! [reserve](ResourceConfig::reserve). That is of a part: where parts share a pool there is none.
+//! connections of its target share, and which is returned when the message is complete. First Pushes that wait for
+//! receives may hold all contexts; then the rest of the messages that have the receives finds none, unless there is a
+//! [reserve](ResourceConfig::reserve). The reserve belongs to a part: where parts share a pool there is none.
 //!
-//! What a connection may hold of all that ([`Shares`]) lets further things wait, Pull Data too, so each world exists
-//! with each kind of it. With dynamic thresholds shares are drawn anew in the middle of schedules, any that an engine
-//! could give.
+//! The limits on the resources of a connection ([`Shares`]) can block further packets, Pull Data too, so each world
+//! exists with each type of isolation. With dynamic thresholds, shares are set at random in the middle of schedules, to
+//! any value that an engine could give.
 
 pub mod net;
 pub mod ulp;
@@ -39,7 +40,7 @@ use ulp::Manners;
 
 use crate::{Nature, Trial, read, within};
 
-/// The trial.
+/// The deadlock search trial.
 pub const TRIAL: Trial = Trial {
     name: "deadlock",
     nature: Nature::Searched,
@@ -47,7 +48,7 @@ pub const TRIAL: Trial = Trial {
     cost: |arguments| checked(arguments).map(|search| search.schedules * SCHEDULE_BYTES),
     run: |arguments, seed| {
         let search = checked(arguments)?;
-        // Searches of equal length with other seeds look at other schedules.
+        // Searches of equal length with other seeds run other schedules.
         let first = seed.wrapping_mul(search.schedules);
         let found = look(search.world(), first, search.schedules);
         Ok(serde_json::json!({
@@ -55,35 +56,35 @@ pub const TRIAL: Trial = Trial {
             "deadlocks": found.deadlocks,
             "held": found.held,
             "transactions": found.transactions,
-            // What the replay of a test asks for.
+            // Schedule number with which a test can replay it.
             "first_deadlock": found.first,
         }))
     },
 };
 
-/// What is searched, and with what against deadlocks.
+/// Arguments of a search: the traffic, the number of schedules, and the mechanisms in use against deadlocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Search {
-    /// What upper layers do.
+    /// Traffic of the upper layers.
     pub traffic: Sort,
-    /// In which order connections deliver.
+    /// Delivery order of connections.
     pub ordering: Order,
-    /// How many schedules.
+    /// Number of schedules.
     pub schedules: u64,
-    /// Which parts of the resources have room of their own.
+    /// Parts of the resources that have pools of their own.
     #[serde(default)]
     pub carving: Carved,
-    /// Whether, where room is short, only requests at the head of their line are let in.
+    /// True when, if resources are scarce, only requests at the head of the line are admitted.
     #[serde(default = "yes")]
     pub head_of_line: bool,
-    /// Whether the two windows have sequence spaces of their own.
+    /// True when the two windows have separate sequence spaces.
     #[serde(default = "yes")]
     pub separate_spaces: bool,
-    /// Whether a context is left for messages that have begun; never, where the parts share a pool.
+    /// True when a context is reserved for messages that have started; has no effect where the parts share a pool.
     #[serde(default = "yes")]
     pub reserve: bool,
-    /// How connections are kept from taking everything.
+    /// Isolation mechanism that limits the resources of a connection.
     #[serde(default)]
     pub isolation: Shares,
 }
@@ -92,70 +93,70 @@ fn yes() -> bool {
     true
 }
 
-/// What upper layers do.
+/// Traffic of the upper layers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sort {
-    /// They push and pull.
+    /// Pushes and Pulls.
     Mixed,
-    /// They pull.
+    /// Pulls only.
     Pulls,
-    /// They pull, and push messages that need receives.
+    /// Pulls, and Pushes of messages that need receives.
     Messages,
 }
 
-/// In which order connections deliver.
+/// Delivery order of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// In that of requests.
+    /// Requests are delivered in order.
     Ordered,
-    /// In any.
+    /// Requests are delivered in any order.
     Unordered,
 }
 
-/// [`Carving`], as arguments name it.
+/// [`Carving`], with the names used in arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Carved {
-    /// Each part.
+    /// Each part has a pool of its own.
     #[default]
     Full,
-    /// Sending and receiving share.
+    /// Sending and receiving share a pool.
     SharedDirections,
-    /// Requests and responses share.
+    /// Requests and responses share a pool.
     SharedClasses,
-    /// One pool.
+    /// All parts share one pool.
     None,
 }
 
-/// [`Isolation`], as arguments name it.
+/// [`Isolation`], with the names used in arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shares {
-    /// They are not.
+    /// No limit.
     #[default]
     None,
-    /// Two packets each.
+    /// Two packets for each connection.
     Static,
-    /// A share of what is free, which changes at random.
+    /// A share of the free resources, which changes at random.
     Dynamic,
 }
 
 impl Shares {
-    /// All kinds.
+    /// All types of isolation.
     pub const ALL: [Self; 3] = [Self::None, Self::Static, Self::Dynamic];
 }
 
 impl Search {
-    /// One with everything against deadlocks.
+    /// Returns a search with all mechanisms against deadlocks.
     pub const fn new(traffic: Sort, ordering: Order, schedules: u64) -> Self {
         let (carving, head_of_line, separate_spaces, reserve) = (Carved::Full, true, true, true);
         let isolation = Shares::None;
         Self { traffic, ordering, schedules, carving, head_of_line, separate_spaces, reserve, isolation }
     }
 
-    /// The world in which it searches.
+    /// Returns the world in which the search runs.
     pub fn world(&self) -> World {
         let world = match self.traffic {
             Sort::Mixed => MIXED,
@@ -195,22 +196,22 @@ fn checked(arguments: &toml::Table) -> Result<Search, String> {
     Ok(search)
 }
 
-/// What a search has found.
+/// Results of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Found {
-    /// Schedules that were looked at.
+    /// Number of schedules run.
     pub schedules: u64,
-    /// Those that never ended.
+    /// Number of schedules that never completed.
     pub deadlocks: u64,
-    /// Those after which resources were held.
+    /// Number of schedules after which resources were held.
     pub held: u64,
-    /// The number of the first of them.
+    /// Number of the first schedule that never completed.
     pub first: Option<u64>,
-    /// Transactions that have ended, of all schedules.
+    /// Transactions completed, in all schedules.
     pub transactions: u64,
 }
 
-/// Runs the schedules `first` and so many behind it.
+/// Runs `schedules` schedules from number `first` on.
 pub fn look(world: World, first: u64, schedules: u64) -> Found {
     let mut found = Found::default();
     for nth in 0..schedules {
@@ -228,30 +229,30 @@ pub fn look(world: World, first: u64, schedules: u64) -> Found {
     found
 }
 
-/// Whether the schedule `number` ends.
+/// Returns whether the schedule `number` completes.
 pub fn ends(world: World, number: u64) -> bool {
     schedule(world, number).0
 }
 
 fn schedule(world: World, number: u64) -> (bool, Net) {
-    // Few are soon through with everything; what many wait for each other with takes many.
+    // A few connections complete all work quickly; deadlocks between many connections need many.
     let more = RandomStreams::new(number).stream("connections").below(world.connections as u64 - 1);
     let mut net = Net::new(World { connections: 2 + more as usize, ..world }, number);
-    // Nobody reads it.
+    // The record of sent packets is not read.
     net.keeps_sent = false;
     let steps = STEPS_MIN + net.random.below(STEPS_MORE);
     (0..steps).for_each(|_| net.step(MTU));
     (net.settle(), net)
 }
 
-/// Two packets' worth of buffers.
+/// MTU in bytes: two buffers per packet.
 const MTU: u16 = 512;
 const UNITS: Units = Units { tx: 256, rx: 256 };
 
-/// What a connection may hold of each part, with static shares.
+/// Amount of each part that a connection may hold, with static shares.
 const STATIC: Amount = Amount { packets: 2, buffers: 4 };
 
-/// Four contexts for requests, and the one that is left.
+/// The world for mixed traffic: four contexts for requests, and one in reserve.
 const MIXED: World = World {
     resources: ResourceConfig {
         capacity: [
@@ -288,13 +289,14 @@ const MIXED: World = World {
 
 const PULLS: World = World { pushes: 0, pulls_out: 0, manners: Manners { pulls_held: 1, ..MIXED.manners }, ..MIXED };
 
-/// A Push of a message is not completed in error: what becomes of the rest is the upper layer's business, not that of
-/// resources.
+/// The world for messages. A Push of a message is not completed in error: the handling of the rest is up to the upper
+/// layer, and not a matter of resources.
 const MESSAGES: World = World { manners: Manners { in_error: 0, ..MIXED.manners }, message: 4, receives: 2, ..MIXED };
 
 const STEPS_MIN: u64 = 60;
 const STEPS_MORE: u64 = 400;
-/// What a schedule costs: the fabric moves some 8 GB in a second on a core, and here it is 20 thousand.
+/// Cost of a schedule in bytes: the fabric simulates about 8 GB per second on a core, and here it is 20 thousand
+/// schedules per second.
 const SCHEDULE_BYTES: u64 = 400_000;
-/// A day's search, about.
+/// Largest number of schedules: about a day's search.
 const SCHEDULES_MAX: u64 = 1 << 32;

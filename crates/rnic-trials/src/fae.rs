@@ -1,13 +1,13 @@
-//! Events a second on one core, with the real Swift (F-R19, F-R21): connections x bytes of state x form.
+//! Events per second on one core, with the real Swift (F-R19, F-R21): connections x bytes of state x form.
 //!
-//! Each batch of events names random connections; making events, and carrying state back for the stateless form, is not
-//! timed. On average a connection has two events a round trip, whatever the number of connections, half of them above
-//! the target delay: so all loads take the same branches equally often, and what differs is memory. A state larger than
-//! Swift's has counters in every further line, one of which every event raises.
+//! Each batch of events names random connections; creating events, and carrying state back for the stateless form, is
+//! not timed. On average a connection has two events a round trip, independent of the number of connections, half of
+//! them above the target delay: so all loads take the same branches equally often, and differ only in memory accesses.
+//! A state larger than Swift's has counters in every further line, one of which every event increments.
 //!
-//! [`Subject::Memory`] is what memory alone gives: the same lines asked for ahead and raised by one, with no program.
+//! [`Subject::Memory`] measures memory alone: the same lines are prefetched and incremented, with no program.
 //!
-//! A figure is that of the median batch of the best of several rounds: a batch takes a fraction of a time slice, so
+//! A result is that of the median batch of the best of several rounds: a batch takes a fraction of a time slice, so
 //! other programs interrupt few of them.
 //!
 //! Source: Falcon (SIGCOMM'25), figures 22a and 23, whose core is a Neoverse-N1.
@@ -29,7 +29,7 @@ use wide::{Wide128, Wide256, Wide512};
 
 use crate::{Nature, Trial, read, within};
 
-/// The trial.
+/// The trial of the adaptive engine's event rate.
 pub const TRIAL: Trial = Trial {
     name: "fae",
     nature: Nature::Measured,
@@ -41,55 +41,55 @@ pub const TRIAL: Trial = Trial {
     },
 };
 
-/// What is measured, and how long.
+/// The measured subject and the length of the measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
-    /// What handles events.
+    /// Handler of the events.
     pub subject: Subject,
-    /// Connections that events name.
+    /// Number of connections that events name.
     pub connections: u32,
-    /// Bytes of state of each: 64, 128, 256 or 512; of the stateless form 64.
+    /// Bytes of state of each connection: 64, 128, 256 or 512; 64 for the stateless form.
     pub state: u32,
-    /// How the engine calls its program.
+    /// Way in which the engine calls its program.
     #[serde(default)]
     pub program: Call,
-    /// Rounds, after one that is not counted; the best counts.
+    /// Number of rounds, after one that is not counted; the best counts.
     pub rounds: u32,
-    /// Batches of a round.
+    /// Number of batches per round.
     pub batches: u32,
 }
 
-/// What handles events.
+/// Handler of the events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Subject {
-    /// The engine whose state travels.
+    /// The engine whose state travels in events and responses.
     Stateless,
-    /// The engine whose state lies in a table.
+    /// The engine whose state is in a table.
     Table,
-    /// The engine whose state lies in a table and is fetched ahead.
+    /// The engine whose state is in a table and is prefetched.
     Prefetching,
-    /// Nothing: lines are fetched ahead and raised by one.
+    /// No engine: lines are prefetched and incremented by one.
     Memory,
 }
 
-/// How the engine calls its program.
+/// Way in which the engine calls its program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Call {
-    /// It is compiled into the engine.
+    /// The program is compiled into the engine.
     #[default]
     Type,
-    /// Through the registry of control policies, as settings name it; with 64 bytes of state.
+    /// Through the registry of control policies, by name as in settings; with 64 bytes of state.
     Name,
 }
 
 impl Load {
-    /// Millions of events a second.
+    /// Returns the rate in millions of events per second.
     ///
     /// # Errors
-    /// Arguments out of range, or together without sense; no memory for the table.
+    /// When arguments are out of range or cannot be combined, or there is no memory for the table.
     pub fn rate(&self, seed: u64) -> Result<f64, String> {
         self.check()?;
         let form = match self.subject {
@@ -111,7 +111,7 @@ impl Load {
         }
     }
 
-    /// Whether it can be measured.
+    /// Checks whether the load can be measured.
     fn check(&self) -> Result<(), String> {
         within("connections", self.connections, 1, CONNECTIONS_MAX)?;
         within("rounds", self.rounds, 1, ROUNDS_MAX)?;
@@ -133,7 +133,7 @@ impl Load {
         Ok(())
     }
 
-    /// Events of a run, the round that is not counted included.
+    /// Returns the events of a run, including the round that is not counted.
     fn events(&self) -> u64 {
         u64::from(self.rounds + 1) * u64::from(self.batches) * BATCH as u64 + u64::from(self.connections)
     }
@@ -145,12 +145,14 @@ fn checked(arguments: &toml::Table) -> Result<Load, String> {
     Ok(load)
 }
 
-/// Events of a batch: with their responses they fit into the second-level cache, as what a NIC has just written would.
+/// Events per batch: with their responses they fit into the second-level cache, like records that a NIC has just
+/// written.
 const BATCH: usize = 4_096;
-/// What an event costs with all around it: the fabric moves some 8 GB in a second on a core, and here it is 8 million.
+/// Cost of an event in bytes, with all overhead: the fabric simulates about 8 GB per second on a core, and here it is 8
+/// million events.
 const EVENT_BYTES: u64 = 1_000;
-/// Sizes of state that there are; the first is Swift's own.
+/// Available state sizes in bytes; the first is Swift's own.
 pub const STATE_BYTES: [u32; 4] = [64, 128, 256, 512];
-/// More only takes longer.
+/// Largest number of rounds; more would only take longer.
 const ROUNDS_MAX: u32 = 1_000;
 const BATCHES_MAX: u32 = 100_000;

@@ -1,4 +1,5 @@
-//! What papers claim and no simulated network shows: how fast code runs here, and what a search finds.
+//! Trials for claims of papers that a simulated network cannot show: the speed of code on this machine, and the results
+//! of a search.
 //!
 //! ```text
 //! ROOM     rnic-trials (amber: change with a test of what is refused and of what is found)
@@ -10,63 +11,62 @@
 //! Proved by tests beside the trials, and rnic-falcon's tests/deadlock.rs, which stands on the search
 //! ```
 //!
-//! A [`Trial`] takes arguments, a TOML table, and a seed, and gives numbers. Of one that is
-//! [searched](Nature::Searched) these are a pure function of both; one that is [measured](Nature::Measured) tells of
-//! the machine too.
+//! A [`Trial`] takes arguments, a TOML table, and a seed, and returns numbers. Those of a [searched](Nature::Searched)
+//! trial are a pure function of both; those of a [measured](Nature::Measured) trial depend on the machine too.
 
 pub mod deadlock;
 pub mod fae;
 
 use serde::de::DeserializeOwned;
 
-/// What the numbers of a trial depend on.
+/// The dependencies of a trial's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Nature {
-    /// On the machine: they are times. Nothing else may run beside it.
+    /// They depend on the machine, because they are times. No other work may run beside the trial.
     Measured,
-    /// On arguments and seed alone.
+    /// They depend on arguments and seed alone.
     Searched,
 }
 
-/// Something that can be tried out. What it does, and with which arguments, its module says and `docs/reproduce.md`.
+/// A trial. Its function and arguments are described by its module and `docs/reproduce.md`.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
-    /// What experiments call it.
+    /// Name used by experiments.
     pub name: &'static str,
-    /// What its numbers depend on.
+    /// Dependencies of its numbers.
     pub nature: Nature,
-    /// The numbers that every run of it gives.
+    /// The numbers that every run of it returns.
     pub numbers: &'static [&'static str],
     cost: fn(&toml::Table) -> Result<u64, String>,
     run: fn(&toml::Table, u64) -> Result<serde_json::Value, String>,
 }
 
 impl Trial {
-    /// Checks arguments; gives about how much work a run with them is: bytes that a simulated network moves in the same
-    /// time. Runs of all sorts are put in order by it; no number depends on it.
+    /// Checks arguments; returns the approximate work of a run with them, as the bytes that a simulated network moves
+    /// in the same time. Runs of all types are ordered by it; no number depends on it.
     ///
     /// # Errors
-    /// The first argument that is unknown, missing or out of range, and what would do: one line.
+    /// The first argument that is unknown, missing or out of range, with the valid values: one line.
     pub fn cost(&self, arguments: &toml::Table) -> Result<u64, String> {
         (self.cost)(arguments)
     }
 
-    /// Runs it: an object with [`Self::numbers`] and what may stand beside them.
+    /// Runs the trial and returns an object with [`Self::numbers`] and possibly further entries.
     ///
     /// # Errors
-    /// As [`Self::cost`]; or what the machine does not have.
+    /// As [`Self::cost`]; or a missing capability of the machine.
     pub fn run(&self, arguments: &toml::Table, seed: u64) -> Result<serde_json::Value, String> {
         (self.run)(arguments, seed)
     }
 }
 
-/// Every trial.
+/// All trials.
 pub const TRIALS: &[Trial] = &[fae::TRIAL, deadlock::TRIAL];
 
-/// The trial called `name`.
+/// Returns the trial called `name`.
 ///
 /// # Errors
-/// When there is none; says which there are.
+/// When there is none; lists the existing ones.
 pub fn find(name: &str) -> Result<&'static Trial, String> {
     TRIALS.iter().find(|trial| trial.name == name).ok_or_else(|| {
         let there: Vec<&str> = TRIALS.iter().map(|trial| trial.name).collect();
@@ -74,7 +74,7 @@ pub fn find(name: &str) -> Result<&'static Trial, String> {
     })
 }
 
-/// Arguments as `T` has them; a complaint is one line that names the argument.
+/// Parses arguments as `T`; an error is one line that names the argument.
 fn read<T: DeserializeOwned>(arguments: &toml::Table) -> Result<T, String> {
     serde_path_to_error::deserialize(toml::Value::Table(arguments.clone())).map_err(|error| {
         let message = error.inner().message().split_whitespace().collect::<Vec<_>>().join(" ");
@@ -85,7 +85,7 @@ fn read<T: DeserializeOwned>(arguments: &toml::Table) -> Result<T, String> {
     })
 }
 
-/// Complains of an argument that does not lie in `range`.
+/// Returns an error for an argument that is not between `least` and `most`.
 fn within<N: PartialOrd + Copy + core::fmt::Display>(name: &str, value: N, least: N, most: N) -> Result<(), String> {
     if value >= least && value <= most {
         return Ok(());

@@ -1,8 +1,8 @@
-//! Two NICs with transaction layers over a bad network, without the delivery layer: the least that delivers.
+//! Two NICs with transaction layers over a faulty network, without the delivery layer: a minimal model of delivery.
 //!
-//! A window is a bound on packets not yet acknowledged. Packets, acknowledgements and refusals may be lost, doubled and
-//! overtake each other. Everything random comes from one seeded stream, and everything that can happen next is drawn
-//! from it, so a run is a random schedule.
+//! A window is a bound on packets not yet acknowledged. Packets, acknowledgements and refusals may be lost, duplicated
+//! and reordered. All random numbers come from one seeded stream, and the next step is chosen from it, so a run is a
+//! random schedule.
 
 use std::collections::BTreeMap;
 
@@ -17,34 +17,34 @@ use rnic_wire::falcon::{Body, Cid, NackCode, Packet, Timestamp, Ulp, UlpProtocol
 
 use super::ulp::{Announced, FIRST, Manners, Receives, Recorder};
 
-/// How the network and the delivery layer's stand-in behave.
+/// Behaviour of the network and of the model that replaces the delivery layer.
 #[derive(Clone, Copy, Debug)]
 pub struct World {
-    /// What each NIC has.
+    /// Resources of each NIC.
     pub resources: ResourceConfig,
-    /// What each connection is.
+    /// Configuration of each connection.
     pub transactions: TransactionConfig,
-    /// How the upper layers behave.
+    /// Behaviour of the upper layers.
     pub manners: Manners,
-    /// Pushes among a thousand transactions.
+    /// Pushes per thousand transactions.
     pub pushes: u64,
-    /// Pulls that an end has under way, at most; 0 for as many as there is room for.
+    /// Largest number of Pulls that an end has in flight; 0 for no limit but the resources.
     pub pulls_out: usize,
-    /// Pushes of the longest message, at least 1.
+    /// Largest number of Pushes of a message, at least 1.
     pub message: u32,
-    /// Receives that the connections of a NIC share, one for each message under way; 0 for as many as are needed.
+    /// Receives that the connections of a NIC share, one for each message in flight; 0 for as many as needed.
     pub receives: u32,
-    /// Connections, all between the same two NICs.
+    /// Number of connections, all between the same two NICs.
     pub connections: usize,
-    /// Packets of a window not yet acknowledged, at most.
+    /// Largest number of packets of a window not yet acknowledged.
     pub window: usize,
-    /// One sequence space for both windows (what F-4 forbids).
+    /// True for one sequence space for both windows (which F-4 forbids).
     pub shared_space: bool,
-    /// How often, in a thousand, an upper layer does what it could.
+    /// Probability that an upper layer performs pending work when it is scheduled, in thousandths.
     pub diligence: u64,
-    /// Lost, in a thousand.
+    /// Probability of loss, in thousandths.
     pub lost: u64,
-    /// Doubled, in a thousand.
+    /// Probability of duplication, in thousandths.
     pub doubled: u64,
 }
 
@@ -58,46 +58,46 @@ enum Message {
 /// One end of a connection.
 #[derive(Debug)]
 pub struct End {
-    /// Its transaction layer.
+    /// Transaction layer of this end.
     pub transactions: Transactions,
-    /// Its upper layer.
+    /// Upper layer of this end.
     pub ulp: Recorder,
-    /// Sent and not acknowledged, by window and number.
+    /// Packets sent and not acknowledged, by window and number.
     outstanding: BTreeMap<(Window, u32), Context>,
     next_psn: [u32; 2],
-    /// What has arrived: whether it is acknowledged.
+    /// Packets that have arrived; true when acknowledged.
     arrived: BTreeMap<(Window, u32), bool>,
-    /// The tag of the next transaction: so many were handed in.
+    /// The tag of the next transaction, equal to the number submitted so far.
     pub next_tag: u64,
     /// Tags of Pulls.
     pulls: Vec<u64>,
-    /// Pushes of the message that was begun last, still to be handed in.
+    /// Pushes of the message started last that are still to be submitted.
     rest: u32,
 }
 
 /// Two NICs and the network between them.
 #[derive(Debug)]
 pub struct Net {
-    /// How everything behaves.
+    /// Behaviour of network, connections and upper layers.
     pub world: World,
-    /// The time.
+    /// Current simulated time.
     pub now: Time,
-    /// What happens next is drawn from it.
+    /// Random stream from which the next step is chosen.
     pub random: RandomStream,
-    /// What each NIC has left.
+    /// Free resources of each NIC.
     pub nics: [Resources; 2],
-    /// By NIC, then by connection.
+    /// Ends, by NIC and then by connection.
     pub ends: [Vec<End>; 2],
-    /// Under way: to which NIC, on which connection.
+    /// Messages in flight: destination NIC, connection and message.
     air: Vec<(usize, usize, Message)>,
-    /// Whether [`Self::sent`] is kept.
+    /// True when [`Self::sent`] is recorded.
     pub keeps_sent: bool,
-    /// Every packet that left: from which NIC.
+    /// Every packet sent, with its source NIC.
     pub sent: Vec<(usize, Packet)>,
 }
 
 impl Net {
-    /// Nothing has happened yet.
+    /// Creates the initial state, before any step.
     pub fn new(world: World, seed: u64) -> Self {
         let streams = RandomStreams::new(seed);
         let receives = [0, 1].map(|_| (world.receives > 0).then(|| Receives::new(world.receives)));
@@ -127,10 +127,10 @@ impl Net {
         }
     }
 
-    /// Hands a transaction in; a Push is a message of its own.
+    /// Submits a transaction; a Push is a message of its own.
     ///
     /// # Errors
-    /// When it is not taken.
+    /// When it is not accepted.
     pub fn submit(&mut self, nic: usize, connection: usize, kind: Kind, length: u16) -> Result<(), SubmitError> {
         let what = if kind == Kind::Push { Announced::Begins(1) } else { Announced::Pull };
         self.hand_in(nic, connection, what, length)
@@ -151,14 +151,14 @@ impl Net {
         Ok(())
     }
 
-    /// Begins a message of `pushes`, with a first Push of `length` bytes.
+    /// Starts a message of `pushes`, with a first Push of `length` bytes.
     fn begin(&mut self, nic: usize, connection: usize, pushes: u32, length: u16) {
         if self.hand_in(nic, connection, Announced::Begins(pushes), length).is_ok() {
             self.ends[nic][connection].rest = pushes - 1;
         }
     }
 
-    /// Hands in the next Push of the message that was begun last; whether there is one, and it was taken.
+    /// Submits the next Push of the message started last; returns whether there was one and it was accepted.
     fn go_on(&mut self, nic: usize, connection: usize, length: u16) -> bool {
         if self.ends[nic][connection].rest == 0 || self.hand_in(nic, connection, Announced::GoesOn, length).is_err() {
             return false;
@@ -167,7 +167,7 @@ impl Net {
         true
     }
 
-    /// Pulls that are not complete.
+    /// Returns the number of Pulls that are not complete.
     fn pulls_out(&self, nic: usize, connection: usize) -> usize {
         let end = &self.ends[nic][connection];
         let done = |tag: &&u64| end.ulp.completions.iter().any(|completion| completion.tag == **tag);
@@ -181,7 +181,7 @@ impl Net {
 
     fn gates(&self, nic: usize, connection: usize) -> Gates {
         let end = &self.ends[nic][connection];
-        // From the oldest that is not acknowledged to the last that was sent, as a delivery layer counts.
+        // From the oldest unacknowledged packet to the last one sent, as a delivery layer counts.
         let of = |window| {
             let oldest = end.outstanding.range((window, 0)..=(window, u32::MAX)).next();
             oldest.map_or(0, |((_, number), _)| (end.next_psn[window as usize] - number) as usize)
@@ -193,10 +193,10 @@ impl Net {
         Gates { pull_request: request, push_data: data, pull_data: data }
     }
 
-    /// Sends what leaves next; whether anything did.
+    /// Sends the next packet; returns whether one was sent.
     ///
     /// # Panics
-    /// When a transaction layer wants to send what only delivery layers send.
+    /// When a transaction layer attempts to send a packet that only delivery layers send.
     pub fn send(&mut self, nic: usize, connection: usize) -> bool {
         let (now, open) = (self.now, self.gates(nic, connection));
         let Some(outgoing) = self.layer(nic, connection).next(now, open) else { return false };
@@ -242,7 +242,7 @@ impl Net {
         (0..copies).for_each(|_| self.air.push((to, connection, message)));
     }
 
-    /// Sends the `nth` outstanding packet again.
+    /// Retransmits the `nth` outstanding packet.
     pub fn repeat(&mut self, nic: usize, connection: usize, nth: usize) {
         let Some((&(_, number), &context)) = self.ends[nic][connection].outstanding.iter().nth(nth) else { return };
         let now = self.now;
@@ -250,12 +250,12 @@ impl Net {
         self.put(nic, connection, number, outgoing);
     }
 
-    /// Packets sent and not acknowledged.
+    /// Returns the number of packets sent and not acknowledged.
     pub fn outstanding(&self, nic: usize, connection: usize) -> usize {
         self.ends[nic][connection].outstanding.len()
     }
 
-    /// Delivers a packet that is under way, any.
+    /// Delivers a random packet that is in flight.
     pub fn deliver(&mut self) -> bool {
         if self.air.is_empty() {
             return false;
@@ -325,7 +325,7 @@ impl Net {
         self.put(nic, connection, key.1, outgoing);
     }
 
-    /// What the upper layer has settled leaves.
+    /// Sends acknowledgements and refusals for the requests that the upper layer has settled.
     fn drain(&mut self, nic: usize, connection: usize) {
         while let Some(settled) = self.ends[nic][connection].transactions.settled() {
             match settled {
@@ -341,13 +341,13 @@ impl Net {
         }
     }
 
-    /// The upper layer does one of the things that it has to do; whether it could.
+    /// Lets the upper layer perform one item of pending work; returns whether it could.
     pub fn work(&mut self, nic: usize, connection: usize) -> bool {
         let end = &mut self.ends[nic][connection];
         let pull_first = end.ulp.random.below(2) == 0;
         let mut done = false;
         if !pull_first && let Some(rsn) = end.ulp.pushes.pop_front() {
-            // Fails for a request that a Resync has skipped meanwhile: the connection no longer knows it.
+            // Fails for a request that a Resync has skipped in the meantime: it is no longer known to the connection.
             if end.transactions.acknowledge(rsn).is_ok() {
                 end.ulp.acknowledged(rsn);
             }
@@ -370,7 +370,7 @@ impl Net {
         done
     }
 
-    /// Time goes on.
+    /// Advances the time.
     pub fn pass_time(&mut self, by: Duration) {
         self.now += by;
         let now = self.now;
@@ -382,7 +382,7 @@ impl Net {
         }
     }
 
-    /// One thing, any, happens; what is handed in is `length_max` bytes long at most.
+    /// Performs one random step; a submitted transaction is at most `length_max` bytes long.
     pub fn step(&mut self, length_max: u16) {
         let nic = self.random.below(2) as usize;
         let connection = self.random.below(self.world.connections as u64) as usize;
@@ -404,7 +404,7 @@ impl Net {
         }
     }
 
-    /// The connection's shares become any others, where it has shares.
+    /// Sets the connection's shares to random values, where it has shares.
     fn share(&mut self, nic: usize, connection: usize) {
         if self.world.transactions.isolation == Isolation::Dynamic {
             let shares = u64::from(Alpha::SHIFT_MAX) + 1;
@@ -413,7 +413,8 @@ impl Net {
         }
     }
 
-    /// An upper layer hands something in. A message is whole before anything else of its connection has its turn.
+    /// Submits a transaction of an upper layer. All Pushes of a message are submitted before any other transaction of
+    /// its connection.
     fn request(&mut self, nic: usize, connection: usize, length_max: u16) {
         let push = self.random.below(1_000) < self.world.pushes;
         let length = self.random.between(1, u64::from(length_max)) as u16;
@@ -445,8 +446,8 @@ impl Net {
             .sum()
     }
 
-    /// No losses, and no more requests but for the rest of messages that have begun: everything under way must end.
-    /// Whether it does.
+    /// Stops losses and new requests, except the rest of messages that have started, and runs the remaining steps;
+    /// returns whether all pending work completes.
     pub fn settle(&mut self) -> bool {
         let length = self.world.transactions.mtu;
         (self.world.lost, self.world.doubled) = (0, 0);
@@ -471,7 +472,7 @@ impl Net {
         false
     }
 
-    /// Whether nothing is under way and nothing is held.
+    /// Returns whether nothing is in flight and no resources are held.
     pub fn is_idle(&self) -> bool {
         self.air.is_empty()
             && self.nics.iter().all(Resources::is_idle)
@@ -483,23 +484,23 @@ impl Net {
             })
     }
 
-    /// The packet of everything outstanding was sent too often.
+    /// Signals the transaction layer that every outstanding packet has exceeded its retransmission limit.
     pub fn exhaust(&mut self, nic: usize, connection: usize) -> Vec<Exhausted> {
         let contexts: Vec<Context> = self.ends[nic][connection].outstanding.values().copied().collect();
         let now = self.now;
         contexts.into_iter().map(|context| self.layer(nic, connection).exhausted(now, context)).collect()
     }
 
-    /// The connection fails for good at this end.
+    /// Fails the connection permanently at this end.
     pub fn die(&mut self, nic: usize, connection: usize) {
         let now = self.now;
         self.layer(nic, connection).die(now);
     }
 
-    /// Delivers the packet with that transaction number, and nothing else.
+    /// Delivers the packet with that transaction number, and no other.
     ///
     /// # Panics
-    /// When it is not under way.
+    /// When it is not in flight.
     pub fn deliver_rsn(&mut self, nic: usize, nth: u32) {
         let rsn = FIRST.plus(nth);
         let found = self.air.iter().position(|(to, _, message)| match message {
@@ -512,7 +513,7 @@ impl Net {
         self.drain(nic, connection);
     }
 
-    /// Everything that can happen without a clock and without new requests happens, without loss.
+    /// Runs all steps that are possible without a clock and without new requests, without loss.
     pub fn run(&mut self) {
         let mut busy = true;
         while busy {
@@ -527,12 +528,12 @@ impl Net {
         }
     }
 
-    /// Loses everything that is under way.
+    /// Loses all messages in flight.
     pub fn lose_all(&mut self) {
         self.air.clear();
     }
 
-    /// Whether connections are ordered.
+    /// Returns whether connections are ordered.
     pub fn ordered(&self) -> bool {
         self.world.transactions.ordering == Ordering::Ordered
     }

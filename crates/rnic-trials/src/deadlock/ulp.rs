@@ -1,4 +1,4 @@
-//! An upper layer that writes down what it sees, and behaves as it is told.
+//! An upper layer with configurable behaviour that records the requests and completions it receives.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -8,34 +8,34 @@ use rnic_base::{RandomStream, Serial, Time};
 use rnic_falcon::transaction::{Completion, PullReply, PushReply, Request, UpperLayer};
 use rnic_wire::falcon::{RnrTimer, Rsn, Ulp};
 
-/// The number of a connection's first transaction: it wraps soon.
+/// Number of a connection's first transaction; chosen so that it wraps soon.
 pub(super) const FIRST: Serial<32> = Serial::new(u32::MAX - 40);
 
-/// How an upper layer behaves, in chances of a thousand.
+/// Behaviour of an upper layer; probabilities in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Manners {
-    /// It acknowledges a Push at once, not later.
+    /// Probability of acknowledging a Push immediately instead of later.
     pub done_at_once: u64,
-    /// It is not ready.
+    /// Probability of being not ready.
     pub not_ready: u64,
-    /// It completes a Push in error.
+    /// Probability of completing a Push in error.
     pub in_error: u64,
-    /// It holds so many Pulls at most; 0 for as many as come.
+    /// Largest number of Pulls held; 0 for no limit.
     pub pulls_held: usize,
 }
 
-/// Receives that the connections of a NIC share, as a shared receive queue has them: a message takes one, and it is
-/// posted again at once when the last of the message's Pushes is done.
+/// Receives that the connections of a NIC share, as in a shared receive queue: a message consumes one, and it is posted
+/// again immediately when the last of the message's Pushes is complete.
 #[derive(Clone, Debug)]
 pub struct Receives(Rc<Cell<u32>>);
 
 impl Receives {
-    /// So many.
+    /// Creates a queue of `count` receives.
     pub fn new(count: u32) -> Self {
         Self(Rc::new(Cell::new(count)))
     }
 
-    /// Takes `count`, when they are there.
+    /// Takes `count` receives, if available, and returns whether they were.
     fn take(&self, count: u32) -> bool {
         let left = self.0.get().checked_sub(count);
         left.inspect(|left| self.0.set(*left)).is_some()
@@ -46,21 +46,22 @@ impl Receives {
     }
 }
 
-/// A message that the peer sends here. What its packets' headers would say is written down when it is handed in.
+/// A message from the peer. The information that its packets' headers would carry is recorded when it is submitted.
 #[derive(Clone, Copy, Debug)]
 struct Message {
     pushes: u32,
     done: u32,
 }
 
-/// Messages from the peer, and the receives that they take.
+/// Messages from the peer, and the receives that they consume.
 #[derive(Debug)]
 struct Inbox {
     receives: Receives,
     messages: Vec<Message>,
-    /// So many of them have a receive: the oldest, as receives go to the messages of a connection in their order.
+    /// Number of messages that have a receive: the oldest ones, because receives are assigned to the messages of a
+    /// connection in order.
     begun: usize,
-    /// By transaction of the peer's: of which message it is; none of a Pull.
+    /// Index of the message of each of the peer's transactions; `None` for a Pull.
     of: Vec<Option<usize>>,
 }
 
@@ -70,12 +71,13 @@ impl Inbox {
         self.of[nth].expect("a Push is of a message")
     }
 
-    /// Whether the message of `rsn` has a receive.
+    /// Returns whether the message of `rsn` has a receive.
     fn has_begun(&self, rsn: Rsn) -> bool {
         self.message_of(rsn) < self.begun
     }
 
-    /// Takes a receive for the message of `rsn`, and for those before it that have none yet; whether there were enough.
+    /// Takes a receive for the message of `rsn`, and for earlier messages that have none yet; returns whether there
+    /// were enough.
     fn begin(&mut self, rsn: Rsn) -> bool {
         let needed = (self.message_of(rsn) + 1).saturating_sub(self.begun);
         let found = self.receives.take(needed as u32);
@@ -83,7 +85,7 @@ impl Inbox {
         found
     }
 
-    /// A Push is done.
+    /// Records that a Push is complete.
     fn done(&mut self, rsn: Rsn) {
         let index = self.message_of(rsn);
         let message = &mut self.messages[index];
@@ -94,31 +96,31 @@ impl Inbox {
     }
 }
 
-/// What it has seen, and what it still has to do.
+/// An upper layer that records received requests and its pending work.
 #[derive(Debug)]
 pub struct Recorder {
-    /// How it behaves.
+    /// Configured behaviour.
     pub manners: Manners,
-    /// What chances are drawn from.
+    /// Random stream for its decisions.
     pub random: RandomStream,
-    /// Requests that it has taken, in order.
+    /// Accepted requests, in order.
     pub requests: Vec<Rsn>,
-    /// Those that it has completed in error.
+    /// Requests completed in error.
     pub refused: Vec<Rsn>,
-    /// What has ended of its own.
+    /// Completions of its own transactions.
     pub completions: Vec<Completion>,
     /// Pushes to be acknowledged.
     pub pushes: VecDeque<Rsn>,
-    /// Pulls to be answered, with their lengths.
+    /// Pulls that need a response, with their lengths.
     pub pulls: VecDeque<(Rsn, u16)>,
-    /// Requests that it was asked to take, each as often as it was asked.
+    /// Number of requests offered to it, each counted as often as it was offered.
     pub offers: u64,
-    /// None where every Push finds a receive.
+    /// `None` when receives are not limited.
     inbox: Option<Inbox>,
 }
 
 impl Recorder {
-    /// An upper layer that has seen nothing yet; with `receives`, messages need them.
+    /// Creates an upper layer in its initial state; with `receives`, messages need them.
     pub fn new(manners: Manners, random: RandomStream, receives: Option<Receives>) -> Self {
         let inbox = |receives| Inbox { receives, messages: Vec::new(), begun: 0, of: Vec::new() };
         Self {
@@ -134,8 +136,8 @@ impl Recorder {
         }
     }
 
-    /// The peer has handed in its next transaction: a Pull, a Push that begins a message of so many, or one that goes
-    /// on with the message before.
+    /// Records the next transaction submitted by the peer: a Pull, a Push that starts a message, or one that continues
+    /// the message before.
     pub fn announce(&mut self, what: Announced) {
         let Some(inbox) = &mut self.inbox else { return };
         if let Announced::Begins(pushes) = what {
@@ -144,7 +146,7 @@ impl Recorder {
         inbox.of.push((what != Announced::Pull).then(|| inbox.messages.len() - 1));
     }
 
-    /// The Push `rsn`, which it had taken, is acknowledged.
+    /// Records the acknowledgement of the accepted Push `rsn`.
     pub fn acknowledged(&mut self, rsn: Rsn) {
         self.inbox.iter_mut().for_each(|inbox| inbox.done(rsn));
     }
@@ -154,25 +156,25 @@ impl Recorder {
     }
 }
 
-/// What a transaction is to the upper layer.
+/// The role of a transaction for the upper layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Announced {
-    /// No part of a message.
+    /// A transaction outside any message.
     Pull,
-    /// The first Push of a message of so many.
+    /// The first Push of a message, with the number of its Pushes.
     Begins(u32),
-    /// A further Push of the last message that has begun.
+    /// A further Push of the message started last.
     GoesOn,
 }
 
-/// 10 us.
+/// RNR retry time of 10 us.
 pub const RETRY: RnrTimer = RnrTimer::from_code(1);
 
 impl UpperLayer for Recorder {
     fn push(&mut self, _: Time, request: &Request) -> PushReply {
         self.offers += 1;
         let goes_on = self.inbox.as_ref().is_some_and(|inbox| inbox.has_begun(request.rsn));
-        // Whoever has a receive is not put off any more.
+        // A message that has a receive is not deferred any more.
         if !goes_on && self.happens(self.manners.not_ready) {
             return PushReply::NotReady(RETRY);
         }

@@ -1,4 +1,4 @@
-//! The datapath's part: makes events, and keeps what travels.
+//! The datapath's part of the trial: creates events, and keeps the state that travels.
 
 use rnic_base::{RandomStream, RandomStreams};
 use rnic_fae::{Event, EventRecord, Form, ResponseRecord};
@@ -8,13 +8,14 @@ use rnic_policy::kit::report;
 
 use super::BATCH;
 
-/// Makes a batch of events, and takes its responses.
+/// Creates a batch of events, and processes its responses.
 pub(super) struct Datapath {
     random: RandomStream,
     connections: u64,
-    /// Events so far. The first of each connection come in the order of their numbers, and are not counted.
+    /// Number of events so far. The first events of the connections are made in the order of their numbers, and are not
+    /// counted.
     met: u64,
-    /// Time in 1/2^20 ticks.
+    /// Current time in 1/2^20 ticks.
     now: u64,
     contexts: Vec<(Carried, InForce)>,
     pub(super) events: Vec<EventRecord>,
@@ -69,5 +70,5 @@ impl Datapath {
     }
 }
 
-/// Two events of a connection a round trip of 200 ticks.
+/// Ticks between two events of a connection: two events per round trip of 200 ticks.
 const TICKS_BETWEEN: u64 = 100;

@@ -1,4 +1,4 @@
-//! The clock's part: batches are timed here, and nowhere else in this room.
+//! The timing of batches, which is nowhere else in this crate.
 #![allow(clippy::disallowed_types, reason = "how fast code runs on this machine is the question")]
 
 use std::hint::black_box;
@@ -10,7 +10,7 @@ use rnic_fae::{Form, Processor, ProcessorConfig, Program};
 use super::datapath::Datapath;
 use super::{BATCH, Load};
 
-/// Millions of events a second in the median batch, in the best of the rounds after one that is not counted.
+/// Returns millions of events per second in the median batch, in the best of the rounds after one that is not counted.
 pub(super) fn of_engine<P: Program>(program: P, load: &Load, form: Form, seed: u64) -> Result<f64, String> {
     let connections = load.connections;
     let config = ProcessorConfig { form, connections, line_rate: BitRate::gbps(200), mtu: 4_096 };
@@ -33,13 +33,14 @@ pub(super) fn of_engine<P: Program>(program: P, load: &Load, form: Form, seed: u
     Ok(BATCH as f64 / best / 1e6)
 }
 
-/// Millions of states a second whose lines are fetched ahead and raised by one, in the same batches and rounds.
+/// Returns millions of states per second whose lines are prefetched and incremented by one, in the same batches and
+/// rounds.
 pub(super) fn of_memory(load: &Load, seed: u64) -> Result<f64, String> {
     let (connections, lines) = (load.connections as usize, load.state as usize / LINE);
     let mut random = RandomStreams::new(seed).stream("memory");
     let mut table = memmap2::MmapMut::map_anon((connections * lines * LINE).next_multiple_of(HUGE_PAGE))
         .map_err(|error| format!("no memory for {connections} states: {error}"))?;
-    // Without huge pages it is slower, as the table would be.
+    // Failure is ignored: without huge pages it is slower, as the engine's table would be.
     #[cfg(target_os = "linux")]
     drop(table.advise(memmap2::Advice::HugePage));
     let table: &mut [[u64; 8]] = bytemuck::cast_slice_mut(&mut table);
@@ -59,12 +60,12 @@ pub(super) fn of_memory(load: &Load, seed: u64) -> Result<f64, String> {
     Ok(BATCH as f64 / best / 1e6)
 }
 
-/// Seconds of the median batch in the best of the rounds after one that is not counted, where `batch` does one and
-/// tells how long it took.
+/// Returns the seconds of the median batch in the best of the rounds after one that is not counted; `batch` runs one
+/// batch and returns its duration.
 fn best_batch(load: &Load, mut batch: impl FnMut() -> f64) -> f64 {
     let mut best = f64::INFINITY;
     for round in 0..=load.rounds {
-        // Every connection is met before anything counts.
+        // Every connection has an event before the counted rounds.
         let least = if round == 0 { (load.connections as usize).div_ceil(BATCH) } else { 0 };
         let mut spent: Vec<f64> = (0..least.max(load.batches as usize)).map(|_| batch()).collect();
         if round > 0 {
@@ -79,9 +80,9 @@ fn median(spent: &mut [f64]) -> f64 {
     spent[spent.len() / 2]
 }
 
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
-/// Bytes of a huge page.
+/// Size of a huge page in bytes.
 const HUGE_PAGE: usize = 2 << 20;
-/// How many states ahead lines are asked for: without a program, more than the engine's distance pays.
+/// Prefetch distance in states: without a program, a larger distance than the engine's is best.
 const AHEAD: usize = 16;

@@ -1,4 +1,4 @@
-//! Swift with more state.
+//! Swift with a larger state.
 
 use core::marker::PhantomData;
 
@@ -9,7 +9,7 @@ use rnic_policy::control::{ControlActions, ControlEvent, ControlInterest, Contro
 use rnic_policy::{Control, ParamSpec, Params, ReportControl};
 use rnic_transports::control::swift::Swift;
 
-/// Swift with more state, of which every event touches every line.
+/// Defines Swift with a larger state, of which every event accesses every line.
 macro_rules! wide {
     ($name:ident, $bytes:literal, $lines:literal) => {
         #[derive(Clone, Copy, Pod, Zeroable)]
@@ -74,18 +74,18 @@ macro_rules! wide {
     };
 }
 
-/// Which counter of a line an event raises.
+/// Returns the counter of a line that an event increments.
 #[inline(always)]
 fn bucket(rtt: Ticks) -> usize {
     (rtt.get() / BUCKET_TICKS) as usize % BUCKETS
 }
 
-/// Counters of a cache line.
+/// Number of counters in a cache line.
 const BUCKETS: usize = 8;
-/// Round trips of the datapath, 120 to 380 ticks, fall into several of them.
+/// Width of a counter's range in ticks; round trips of the datapath, 120 to 380 ticks, fall into several of them.
 const BUCKET_TICKS: u32 = 64;
 
-/// Swift's part of wider states.
+/// Access to Swift's part of the larger states.
 struct Narrow<L, S>(L, PhantomData<S>);
 
 wide!(Wide128, 128, 1);
