@@ -1,9 +1,9 @@
-//! The engine behind a latency, in the caller's time: what a simulation needs.
+//! The engine with a latency in simulated time, for simulations.
 //!
-//! Source: the public simulator (66 ns of work an event, 234 ns of interface); figure 22b of the paper adds to the
-//! latter. One event is worked on at a time, in the order in which they came. The response to an event that waits for
-//! nobody comes 300 ns after it. A prefetching engine asks for the state of later events as they move up in the queue,
-//! which changes no answer.
+//! Source: the public simulator (66 ns of work per event, 234 ns of interface latency); figure 22b of the paper adds to
+//! the latter. One event is processed at a time, in order of arrival. The response to an event that does not have to
+//! wait arrives 300 ns after it. A prefetching engine prefetches the state of later events as they advance in the
+//! queue, which changes no response.
 
 use std::collections::VecDeque;
 
@@ -15,35 +15,35 @@ use crate::program::Program;
 use crate::queue::EventQueue;
 use crate::record::{Event, ResponseRecord};
 
-/// How long an answer takes.
+/// Latency of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Latency {
-    /// Between datapath and engine, both ways together.
+    /// Latency between datapath and engine, both directions together.
     pub interface: Duration,
-    /// Work on one event.
+    /// Processing time of one event.
     pub work: Duration,
 }
 
 impl Latency {
-    /// The published ones: 15 million events a second.
+    /// The published values: 15 million events per second.
     pub const FALCON: Self = Self { interface: Duration::from_ns(234), work: Duration::from_ns(66) };
 }
 
-/// An engine that answers later.
+/// An engine that responds after a latency.
 pub struct Delayed<P: Program> {
     processor: Processor<P>,
     latency: Latency,
     queue: EventQueue,
-    /// When each of the queue's events came.
+    /// Arrival time of each event in the queue.
     arrivals: VecDeque<Time>,
-    /// Responses on their way, and when they arrive.
+    /// Responses in flight, with their arrival times.
     on_the_way: VecDeque<(Time, ResponseRecord)>,
-    /// Work on the last event ends.
+    /// Time at which processing of the last event ends.
     busy_until: Time,
 }
 
 impl<P: Program> Delayed<P> {
-    /// `processor` behind `latency` and a queue of `capacity` events.
+    /// Creates an engine that runs `processor` with `latency` and a queue of `capacity` events.
     pub fn new(processor: Processor<P>, latency: Latency, capacity: usize, filter: Filter) -> Self {
         Self {
             processor,
@@ -58,7 +58,7 @@ impl<P: Program> Delayed<P> {
     /// See [`Processor::grow`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Processor::grow`].
     pub fn grow(&mut self, connections: u32) -> Result<(), FaeError> {
         self.processor.grow(connections)
     }
@@ -73,7 +73,7 @@ impl<P: Program> Delayed<P> {
         self.processor.is_stateless()
     }
 
-    /// `event` of the flow with `gate` happens now. Time never goes back between calls.
+    /// Submits `event` of the flow with `gate` at time `now`, which must not decrease between calls.
     ///
     /// # Errors
     /// See [`Filter::admit`].
@@ -81,26 +81,26 @@ impl<P: Program> Delayed<P> {
         self.work_until(now);
         self.queue.offer(gate, event)?;
         self.arrivals.push_back(now);
-        // Those further behind are asked for as the queue moves on.
+        // The state of events further behind is prefetched as the queue advances.
         if self.processor.ahead().is_some_and(|ahead| self.queue.len() <= ahead) {
             self.processor.fetch_state(event.connection);
         }
         Ok(())
     }
 
-    /// The next response that has arrived by now.
+    /// Returns the next response that has arrived by `now`.
     pub fn poll(&mut self, now: Time) -> Option<ResponseRecord> {
         self.work_until(now);
         self.on_the_way.pop_front_if(|(arrives, _)| *arrives <= now).map(|(_, response)| response)
     }
 
-    /// When the next response arrives.
+    /// Returns the arrival time of the next response.
     pub fn next_at(&self) -> Option<Time> {
         let waiting = self.arrivals.front().map(|arrival| self.begins(*arrival) + self.answer_time());
         self.on_the_way.front().map(|(arrives, _)| *arrives).or(waiting)
     }
 
-    /// Events that no work has begun on.
+    /// Returns the number of events whose processing has not started.
     pub const fn waiting(&self) -> usize {
         self.queue.len()
     }
@@ -113,7 +113,8 @@ impl<P: Program> Delayed<P> {
         self.latency.work + self.latency.interface
     }
 
-    /// Does the work that begins by `now`. A response that nobody fetches keeps its place, and work waits for a place.
+    /// Processes the events whose processing starts by `now`. A response that is not polled keeps its slot, and
+    /// processing waits for a free slot.
     fn work_until(&mut self, now: Time) {
         while let Some(arrival) = self.arrivals.front().copied()
             && self.begins(arrival) <= now

@@ -1,25 +1,26 @@
-//! Which events enter the queue: one outstanding a flow, and fewer of them the fuller the queue is.
+//! Admission of events to the queue: at most one outstanding per flow, and fewer of them the fuller the queue is.
 //!
-//! Source: specification 10.6.1 (two predicates, three thresholds of occupancy, no table of what follows from them) and
-//! the public simulator's decisions. Below the first threshold everything enters; below the second,
-//! what fulfils P1 or P2; below the third, what fulfils P1; above it, what fulfils both; nothing enters a full queue.
-//! P1: the flow's last event is longer ago than `quiet`. P2: more than `packets` of the flow were acknowledged since.
+//! Source: specification 10.6.1 (two predicates, three thresholds of occupancy, but no table of the resulting actions)
+//! and the public simulator's decisions. Below the first threshold every event is admitted; below the second, events
+//! that fulfil P1 or P2; below the third, those that fulfil P1; above it, those that fulfil both; a full queue admits
+//! none. P1: the flow's last event is longer ago than `quiet`. P2: more than `packets` of the flow were acknowledged
+//! since.
 //!
-//! What is refused is not lost but for its news: packets acknowledged add up (to 1023) and come with the next event
-//! that enters, whatever its kind.
+//! Of a refused event only the signals of the moment are lost: the counts of packets acknowledged add up (to 1023) and
+//! are included in the next event that is admitted, whatever its type.
 
 use rnic_base::Duration;
 use rnic_policy::control::report::Ticks;
 
 use crate::record::Event;
 
-/// Packets acknowledged that a record can count.
+/// Largest number of acknowledged packets that a record can count.
 const ACKED_MAX: u16 = 1_023;
 
-/// The rules of a queue.
+/// The admission rules of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Filter {
-    /// From these occupancies on, rising, fewer events enter.
+    /// Occupancies from which on fewer events are admitted, in rising order.
     pub thresholds: [usize; 3],
     /// P1: time since the flow's last event.
     pub quiet: Ticks,
@@ -28,16 +29,16 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// The published defaults for a queue of `capacity` events: nothing is held back before it is full.
+    /// Returns the published defaults for a queue of `capacity` events: no event is refused before the queue is full.
     pub const fn open(capacity: usize) -> Self {
         Self { thresholds: [capacity; 3], quiet: Ticks::of(Duration::from_ns(134_144)), packets: 512 }
     }
 
-    /// Lets `event` of the flow with `gate` into a queue of `capacity`, in which `occupancy` wait: answers the event as
-    /// it enters.
+    /// Admits `event` of the flow with `gate` to a queue of `capacity`, in which `occupancy` events wait; returns the
+    /// event to enqueue.
     ///
     /// # Errors
-    /// Why it does not enter. Its acknowledged packets are kept in the gate.
+    /// The reason for which it is refused. Its acknowledged packets are kept in the gate.
     #[inline]
     pub fn admit(
         &self,
@@ -73,13 +74,13 @@ impl Filter {
     }
 }
 
-/// Why an event does not enter.
+/// The reason for which an event is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The flow's last event has not been answered.
+    /// The flow's last event has no response yet.
     #[error("the flow's last event has not been answered")]
     Outstanding,
-    /// The queue is filled so far that only more pressing events enter.
+    /// The queue occupancy is so high that only more urgent events are admitted.
     #[error("the queue is filled so far that only more pressing events enter")]
     Busy,
     /// The queue is full.
@@ -87,7 +88,7 @@ pub enum Refusal {
     Full,
 }
 
-/// What a datapath keeps for each flow of a connection.
+/// State that a datapath keeps for each flow of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlowGate {
     last: Ticks,
@@ -97,19 +98,19 @@ pub struct FlowGate {
 }
 
 impl FlowGate {
-    /// The answer has come.
+    /// Records that the response has arrived.
     #[inline]
     pub fn answered(&mut self) {
         self.outstanding = false;
     }
 
-    /// An event is under way.
+    /// Returns whether an event is outstanding.
     #[inline]
     pub const fn is_outstanding(&self) -> bool {
         self.outstanding
     }
 
-    /// Packets acknowledged that no event has told of.
+    /// Returns the number of acknowledged packets that no event has reported.
     #[inline]
     pub const fn untold(&self) -> u16 {
         self.acked

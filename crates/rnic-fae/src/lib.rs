@@ -1,4 +1,4 @@
-//! Falcon's adaptive engine (FAE; the specification says rate update engine): where control policies run.
+//! Falcon's adaptive engine (FAE; "rate update engine" in the specification): where control policies run.
 //!
 //! ```text
 //! ROOM     rnic-fae (amber: with a test that equal events give equal actions wherever they are handled)
@@ -17,12 +17,13 @@
 //!                                     inline | behind a latency | on a thread
 //! ```
 //!
-//! * a **program** is a control policy that understands reports ([`program`]);
-//! * **where its state lies** is a [`Form`]: in the event, in a table, or in a table whose lines are fetched ahead;
-//! * **where it runs**: [`Processor`] inline, [`Delayed`] behind a latency (for simulated time), [`Port`] on a thread.
+//! * a **program** is a control policy that processes reports ([`program`]);
+//! * the **location of its state** is a [`Form`]: in the event, in a table, or in a table whose lines are prefetched;
+//! * the **place where it runs**: [`Processor`] inline, [`Delayed`] with a latency (for simulated time), [`Port`] on a
+//!   thread.
 //!
-//! Equal events give equal answers in every place and form. A flow has at most one event outstanding, which its
-//! [`FlowGate`] sees to.
+//! Equal events give equal responses in every place and form. A flow has at most one event outstanding, which its
+//! [`FlowGate`] ensures.
 
 pub mod delayed;
 pub mod filter;

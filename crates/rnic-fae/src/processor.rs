@@ -1,8 +1,8 @@
-//! The engine itself, inline: an event in, a response out, and where the program's state lies.
+//! The engine itself, inline: processes an event into a response, with the program's state in one of three forms.
 //!
-//! Source: Falcon (SIGCOMM'25) section 5.3 and figure 9. Stateless: the state travels in the event and back in the
-//! response. Stateful: it lies in a table. Prefetching: it lies in a table, and the line of a later event is asked for
-//! before the present one is handled, so that it has come when its turn comes.
+//! Source: Falcon (SIGCOMM'25) section 5.3 and figure 9. Stateless: the state travels in the event and is returned in
+//! the response. Stateful: it is stored in a table. Prefetching: it is stored in a table, and the line of a later event
+//! is prefetched before the current one is handled, so that it is in the cache when the later event is handled.
 
 use rnic_base::{BitRate, Time};
 use rnic_policy::control::lanes::{Answers, LANES, LaneSet, StateLanes};
@@ -13,42 +13,42 @@ use crate::program::Program;
 use crate::record::{self, CONNECTIONS_MAX, Event, EventRecord, Response, ResponseRecord};
 use crate::table::{States, Table};
 
-/// Where the program's state lies.
+/// The location of the program's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// In events and responses.
     Stateless,
-    /// In a table.
+    /// In a table of the engine.
     Table,
-    /// In a table, fetched for the event that many behind the present one.
+    /// In a table, prefetched for the event that is `ahead` positions behind the current one.
     Prefetching {
-        /// How far ahead, at most [`AHEAD_MAX`].
+        /// Prefetch distance in events, at most [`AHEAD_MAX`].
         ahead: usize,
     },
 }
 
-/// Furthest that state is fetched ahead: what is fetched much earlier may be gone again when its turn comes.
+/// Largest prefetch distance in events: state prefetched much earlier may be evicted before it is used.
 pub const AHEAD_MAX: usize = 64;
 
-/// How far ahead state is fetched at least where events are worked on side by side: one batch and a half, so that
-/// something is under way where one batch ends and the next begins.
+/// Smallest prefetch distance where events are processed in batches: one and a half batches, so that prefetches are in
+/// flight where one batch ends and the next starts.
 const AHEAD_OF_LANES: usize = LANES + LANES / 2;
 
-/// So many events side by side take as long as one by one.
+/// Number of events up to which processing in a batch takes as long as one by one.
 const FEW: u32 = 4;
 
 impl Form {
-    /// The distance that did best where it was measured, for states of one line and of eight: between 4 and 16 it
-    /// hardly matters for one line; further ahead, lines of large states displace each other.
+    /// The distance with the best measured rate, for states of one line and of eight: between 4 and 16 it hardly
+    /// matters for one line; further ahead, lines of large states displace each other.
     pub const PREFETCHING: Self = Self::Prefetching { ahead: 8 };
 }
 
-/// What an engine must know.
+/// Configuration of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProcessorConfig {
-    /// Where state lies.
+    /// Location of the state.
     pub form: Form,
-    /// Connections are numbered from zero to below this.
+    /// Number of connections; they are numbered from zero to below this.
     pub connections: u32,
     /// Rate of the link.
     pub line_rate: BitRate,
@@ -56,22 +56,22 @@ pub struct ProcessorConfig {
     pub mtu: u32,
 }
 
-/// Why an engine cannot be made.
+/// The reason for which an engine cannot be created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FaeError {
-    /// The program answers no reports, and leaves no place for what would make them into events.
+    /// The program does not process reports, and its state leaves no space for the adapter that turns them into events.
     #[error("this control policy reads no reports of a datapath with flows, and keeps too much to be told of events")]
     NoReports,
-    /// The program's state does not travel.
+    /// The program's state does not travel in events and responses.
     #[error("this control policy needs a memory: it cannot run stateless")]
     NotStateless,
-    /// More connections than 24 bits name.
+    /// More connections than 24 bits can name.
     #[error("{0} connections are more than {max}", max = CONNECTIONS_MAX)]
     TooManyConnections(u32),
-    /// Fetching too far ahead.
+    /// The prefetch distance is too large.
     #[error("state is fetched {0} events ahead; at most {max} make sense", max = AHEAD_MAX)]
     TooFarAhead(usize),
-    /// The system gives no thread, or nobody may ask it for one.
+    /// The system provides no thread, or the driver does not allow threads.
     #[error("there is no thread for the adaptive engine")]
     NoThread,
 }
@@ -80,13 +80,13 @@ pub enum FaeError {
 pub struct Processor<P: Program> {
     program: P,
     view: ControlView,
-    /// When the latest event happened, in ticks that do not wrap: what the 24 bits of events are made into.
+    /// Time of the latest event, in ticks that do not wrap: the 24-bit times of events are extended with it.
     ticks: u64,
     first: FlowActions,
     fresh: P::State,
-    /// By connection; empty when stateless.
+    /// States by connection; empty when stateless.
     table: Table,
-    /// How many it has.
+    /// Number of connections.
     connections: u32,
     ahead: Option<usize>,
     is_stateless: bool,
@@ -95,10 +95,10 @@ pub struct Processor<P: Program> {
 }
 
 impl<P: Program> Processor<P> {
-    /// An engine that runs `program`.
+    /// Creates an engine that runs `program`.
     ///
     /// # Errors
-    /// When `program` cannot run as `config` says.
+    /// When `program` cannot run with this `config`.
     pub fn new(program: P, config: &ProcessorConfig) -> Result<Self, FaeError> {
         if config.connections > CONNECTIONS_MAX {
             return Err(FaeError::TooManyConnections(config.connections));
@@ -128,10 +128,10 @@ impl<P: Program> Processor<P> {
         Ok(Self { program, view, ticks, first, fresh, table, connections, ahead, is_stateless, has_lanes, distinct })
     }
 
-    /// From now on, connections are numbered from zero to below `connections`, if that is more than before.
+    /// Extends the range of connection numbers to zero to below `connections`, if that is more than before.
     ///
     /// # Errors
-    /// When there are more than 24 bits name; nothing has changed then.
+    /// When there are more than 24 bits can name; nothing has changed then.
     pub fn grow(&mut self, connections: u32) -> Result<(), FaeError> {
         if connections > CONNECTIONS_MAX {
             return Err(FaeError::TooManyConnections(connections));
@@ -150,29 +150,29 @@ impl<P: Program> Processor<P> {
         Ok(())
     }
 
-    /// Whether state travels in events and responses.
+    /// Returns whether state travels in events and responses.
     #[inline]
     pub const fn is_stateless(&self) -> bool {
         self.is_stateless
     }
 
-    /// What a fresh connection does before the first response; its flows share the window.
+    /// Returns the settings of a new connection before the first response; its flows share the window.
     pub const fn first(&self) -> &FlowActions {
         &self.first
     }
 
-    /// The response to `event`, where nobody knows the time but from events: of what passes between two, multiples of
-    /// 2.199 s are lost.
+    /// Returns the response to `event`, when events are the only source of time: multiples of 2.199 s between two
+    /// events are lost.
     ///
     /// # Panics
-    /// When its connection is none of the configured ones, or the program breaks its contract.
+    /// When its connection is outside the configured range, or the program violates its contract.
     #[inline]
     pub fn handle(&mut self, event: &EventRecord) -> ResponseRecord {
         self.advance(event.now());
         self.respond_to(event)
     }
 
-    /// The response to `event`, which happened `now` or less than 2.199 s before.
+    /// Returns the response to `event`, which happened at `now` or less than 2.199 s before.
     ///
     /// # Panics
     /// As [`Processor::handle`].
@@ -187,10 +187,10 @@ impl<P: Program> Processor<P> {
         if self.is_stateless { self.handle_carried(event) } else { self.handle_kept(event) }
     }
 
-    /// Handles an event whose state lies in the table.
+    /// Handles an event whose state is in the table.
     ///
-    /// A function of its own, since within a loop LLVM turns conditional moves into branches, and the conditions of a
-    /// controller are as good as random.
+    /// A separate function, because within a loop LLVM turns conditional moves into branches, and the conditions of a
+    /// controller are practically random.
     #[inline(never)]
     fn handle_kept(&mut self, event: &EventRecord) -> ResponseRecord {
         let (report, connection) = (event.report(), event.connection() as usize);
@@ -202,8 +202,8 @@ impl<P: Program> Processor<P> {
         respond(event, &report, actions, Carried::default())
     }
 
-    /// The response to `event`, which nobody else is to see, without a record of either: the same as that of
-    /// [`Processor::handle_at`], unpacked.
+    /// Returns the response to `event` without packing records, for a caller that passes the event to no other
+    /// component: the same as the response of [`Processor::handle_at`], unpacked.
     ///
     /// # Panics
     /// As [`Processor::handle`].
@@ -231,7 +231,7 @@ impl<P: Program> Processor<P> {
         Response { connection: event.connection, flow, queue, delay, actions, carried: Carried::default() }
     }
 
-    /// Handles an event that brings its state.
+    /// Handles an event that carries its state.
     #[inline(never)]
     fn handle_carried(&mut self, event: &EventRecord) -> ResponseRecord {
         let report = event.report();
@@ -242,7 +242,7 @@ impl<P: Program> Processor<P> {
         respond(event, &report, actions, carried)
     }
 
-    /// The responses to `events`, in their order; fetches state ahead if it is to.
+    /// Passes the responses to `events` to `respond`, in their order; prefetches state if so configured.
     #[inline]
     pub fn handle_all(&mut self, events: &[EventRecord], mut respond: impl FnMut(ResponseRecord)) {
         if self.is_stateless {
@@ -269,8 +269,8 @@ impl<P: Program> Processor<P> {
         }
     }
 
-    /// Handles events side by side as far as they are acknowledgements of different connections; the others one by
-    /// one, behind them, in their order. So events of one connection keep their order.
+    /// Handles those events in one batch that are acknowledgements of different connections; the others are handled one
+    /// by one, after them, in their order. So events of one connection keep their order.
     #[inline(always)]
     fn handle_batch(
         &mut self,
@@ -282,7 +282,7 @@ impl<P: Program> Processor<P> {
         let mut connections = [0; LANES];
         let set = self.distinct.of(events, &mut connections);
         later.iter().take(LANES).for_each(|event| self.fetch(event));
-        // For a few it does not pay.
+        // Batching a few events does not pay off.
         let is_worth_it = set.count_ones() > FEW;
         let done = if is_worth_it { self.work_on(events, &connections, set, responses) } else { 0 };
         for (lane, event) in events.iter().enumerate() {
@@ -295,7 +295,7 @@ impl<P: Program> Processor<P> {
         }
     }
 
-    /// Puts the responses of lanes in `set` into `responses`; answers which lanes it has dealt with.
+    /// Writes the responses of lanes in `set` into `responses`; returns which lanes were processed.
     #[inline(always)]
     fn work_on(
         &mut self,
@@ -312,19 +312,19 @@ impl<P: Program> Processor<P> {
         done
     }
 
-    /// How far ahead [`Processor::fetch`] should be called.
+    /// Returns the distance at which [`Processor::fetch`] should be called.
     #[inline]
     pub const fn ahead(&self) -> Option<usize> {
         self.ahead
     }
 
-    /// Asks for the state that `event` will need.
+    /// Prefetches the state that `event` will need.
     #[inline]
     pub fn fetch(&self, event: &EventRecord) {
         self.table.fetch::<P::State>(event.connection() as usize);
     }
 
-    /// Asks for the state of `connection`, where that lies here.
+    /// Prefetches the state of `connection`, if it is stored here.
     #[inline]
     pub fn fetch_state(&self, connection: u32) {
         if !self.is_stateless {
@@ -332,9 +332,9 @@ impl<P: Program> Processor<P> {
         }
     }
 
-    /// Brings the time forward to the next instant that looks like `event`; never back. Events of several datapaths, or
-    /// of one that held some of them back, may be a little out of order: what seems to be nearly a whole circle ahead
-    /// is behind.
+    /// Advances the time to the next time whose low 24 bits equal `event`; never backwards. Events of several
+    /// datapaths, or of one that delayed some of them, may be slightly out of order: a time that appears to be almost a
+    /// complete wrap ahead is taken as earlier.
     #[inline]
     fn advance(&mut self, event: Ticks) {
         let step = event.since(Ticks::new(self.ticks as u32)).get();
@@ -342,7 +342,7 @@ impl<P: Program> Processor<P> {
         self.set_ticks(self.ticks + if is_behind { 0 } else { u64::from(step) });
     }
 
-    /// Brings the time forward to the last instant that looks like `event`, when it is `now`; never back.
+    /// Advances the time to the last time not after `now` whose low 24 bits equal `event`; never backwards.
     #[inline]
     fn advance_to(&mut self, now: Time, event: Ticks) {
         let ago = Ticks::at(now).since(event).get();
@@ -357,10 +357,10 @@ impl<P: Program> Processor<P> {
     }
 }
 
-/// Events are behind each other by so many ticks at most, 137 ms: many times what they wait in any queue.
+/// Largest amount by which events can be out of order, in ticks: 137 ms, many times their waiting time in any queue.
 const BEHIND_MAX: u32 = 1 << 20;
 
-/// The states of a batch's connections.
+/// Access to the states of a batch's connections.
 struct TableLanes<'a> {
     states: States<'a>,
     connections: &'a [u32; LANES],
@@ -373,9 +373,10 @@ impl<S: bytemuck::Pod> StateLanes<S> for TableLanes<'_> {
     }
 }
 
-/// Finds events that can be handled side by side: no two of one connection. One in a hundred that could is not found.
+/// Finds events that can be handled in one batch: no two of one connection. One in a hundred of such events is not
+/// found.
 struct Distinct {
-    /// By low bits of the connection: the batch that it was last in.
+    /// Batch number in which a connection last occurred, indexed by the low bits of the connection.
     seen: [u16; Self::PLACES],
     batch: u16,
 }
@@ -387,13 +388,13 @@ impl Distinct {
         Self { seen: [0; Self::PLACES], batch: 0 }
     }
 
-    /// The connections of `events`, and the set of those that are acknowledgements, not the first of their
-    /// connection, and with none of their connection before them.
+    /// Writes the connections of `events` and returns the set of those events that are acknowledgements, not the first
+    /// of their connection, and with none of their connection before them.
     #[inline(always)]
     fn of(&mut self, events: &[EventRecord; LANES], connections: &mut [u32; LANES]) -> LaneSet {
         self.batch = self.batch.wrapping_add(1);
         if self.batch == 0 {
-            // Numbers of batches come again.
+            // The batch number has wrapped, so old entries must be cleared.
             *self = Self { batch: 1, ..Self::new() };
         }
         let mut set = 0;
@@ -408,7 +409,7 @@ impl Distinct {
     }
 }
 
-/// The record of what the program wants.
+/// Returns the record of the program's actions.
 #[inline(always)]
 fn respond(event: &EventRecord, report: &FlowReport, actions: ControlActions, carried: Carried) -> ResponseRecord {
     let actions = actions.flow.expect("the contract: every report is answered");

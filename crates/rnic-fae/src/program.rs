@@ -1,8 +1,8 @@
-//! What runs: a control policy that understands reports, by name or by type.
+//! The program of an engine: a control policy that processes reports, selected by name or by type.
 //!
-//! By name ([`Erased`]) it is chosen at run time, through a function pointer, and its state is the contract's 64 bytes.
-//! By type ([`Typed`]) it is compiled into the engine, and its state may be of any size: a table costs memory and
-//! fetching, nothing else (the paper's reason for the stateful form).
+//! By name ([`Erased`]) it is selected at run time and called through a function pointer, and its state is the
+//! contract's 64 bytes. By type ([`Typed`]) it is compiled into the engine, and its state may be of any size: the only
+//! cost of a table is memory and fetching (the paper's reason for the stateful form).
 
 use core::marker::PhantomData;
 
@@ -14,22 +14,22 @@ use rnic_policy::{ControlActions, ControlEvent, ControlPolicy, ControlView, Para
 
 /// A program of the engine.
 pub trait Program {
-    /// What it keeps of a connection, if it keeps it.
+    /// Its state for a connection, when the engine stores it.
     type State: Pod;
 
-    /// Whether it understands reports; without that it cannot run here.
+    /// Returns whether it processes reports; without that it cannot run here.
     fn understands_reports(&self) -> bool;
 
-    /// Whether it works on several reports side by side.
+    /// Returns whether it processes several reports in a batch.
     fn has_lanes(&self) -> bool;
 
-    /// The state of a fresh connection, and the first word on it.
+    /// Returns the state of a new connection, and its initial actions.
     fn start(&self, view: &ControlView) -> (Self::State, ControlActions);
 
-    /// Reacts to a report.
+    /// Reacts to a report and returns the actions.
     fn on_event(&self, state: &mut Self::State, event: &ControlEvent, view: &ControlView) -> ControlActions;
 
-    /// Reacts to the acknowledgements of the lanes in `set`; answers which it has dealt with.
+    /// Reacts to the acknowledgements of the lanes in `set`; returns which lanes it has processed.
     fn on_acks(
         &self,
         states: &mut impl StateLanes<Self::State>,
@@ -38,14 +38,14 @@ pub trait Program {
         answers: &mut Answers,
     ) -> LaneSet;
 
-    /// What of the state travels; `None` when it needs a memory.
+    /// Returns the part of the state that travels; `None` when the program needs memory.
     fn carry(&self, state: &mut Self::State) -> Option<Carried>;
 
-    /// The state again from what travelled.
+    /// Restores the state from the part that travelled.
     fn restore(&self, carried: &Carried, report: &FlowReport) -> Option<Self::State>;
 }
 
-/// A policy with its type forgotten.
+/// A type-erased policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Erased(pub Configured<ControlPolicy>);
 
@@ -91,7 +91,7 @@ impl Program for Erased {
     }
 }
 
-/// A policy by its type.
+/// A policy with its static type.
 #[derive(Clone, Copy, Debug)]
 pub struct Typed<C> {
     params: Params,
@@ -99,7 +99,7 @@ pub struct Typed<C> {
 }
 
 impl<C: ReportControl> Typed<C> {
-    /// The policy with `params`.
+    /// Creates the policy with `params`.
     pub const fn new(params: Params) -> Self {
         Self { params, policy: PhantomData }
     }

@@ -3,19 +3,19 @@
 use crate::filter::{Filter, FlowGate, Refusal};
 use crate::record::{Event, EventRecord};
 
-/// Event records, oldest first, in memory that is taken once.
+/// Event records, oldest first, in memory that is allocated once.
 #[derive(Debug)]
 pub struct EventQueue {
     ring: Vec<EventRecord>,
     head: usize,
     len: usize,
     filter: Filter,
-    /// Flips each time round.
+    /// Generation bit, which flips at each wrap of the ring.
     generation: bool,
 }
 
 impl EventQueue {
-    /// A queue of `capacity` events with `filter` in front.
+    /// Creates a queue of `capacity` events with the admission rules `filter`.
     ///
     /// # Panics
     /// When `capacity` is zero.
@@ -24,7 +24,7 @@ impl EventQueue {
         Self { ring: vec![EventRecord::default(); capacity], head: 0, len: 0, filter, generation: true }
     }
 
-    /// Puts `event` of the flow with `gate` at the end, if it enters.
+    /// Appends `event` of the flow with `gate`, if it is admitted.
     ///
     /// # Errors
     /// See [`Filter::admit`].
@@ -39,7 +39,7 @@ impl EventQueue {
         Ok(())
     }
 
-    /// Takes the oldest.
+    /// Removes and returns the oldest event.
     #[inline]
     pub fn pop(&mut self) -> Option<EventRecord> {
         let record = *self.peek(0)?;
@@ -48,19 +48,19 @@ impl EventQueue {
         Some(record)
     }
 
-    /// The event `ahead` behind the oldest, left where it is.
+    /// Returns the event `ahead` positions behind the oldest, without removing it.
     #[inline]
     pub fn peek(&self, ahead: usize) -> Option<&EventRecord> {
         (ahead < self.len).then(|| &self.ring[self.place(ahead)])
     }
 
-    /// How many wait.
+    /// Returns the number of events in the queue.
     #[inline]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none waits.
+    /// Returns whether the queue is empty.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0

@@ -1,22 +1,21 @@
-//! Events and responses as they travel: 512 bits each, one cache line.
+//! Events and responses in their transfer format: 512 bits each, one cache line.
 //!
 //! Source: OCP Falcon Transport Protocol, Rev 0.9, section 10.6.2 (fields and widths); the order of fields is that of
-//! the public simulator's first generation, in which bit 0 is the lowest bit of the first byte. In
-//! `cc_metadata` its split into two and 22 bits is not made.
+//! the public simulator's first generation, in which bit 0 is the lowest bit of the first byte. In `cc_metadata` its
+//! split into two and 22 bits is not made.
 //!
 //! Decisions:
 //!
 //! * the specification's response adds up to 508 bits; the four that are missing are the selectors of queue and delay,
-//!   which the simulator has behind the retransmission timeout. So do we: 512;
-//! * signals and results that only the paper (table 3) and later generations have stand in reserved bits, with the
-//!   later generations' widths. Event: flow 3 (bit 404), ACK-request rate 4, occupancy 5, CSIG 16 + 1 valid, first 1,
-//!   flows of the connection less one 3, and flow label 20 (bit 448). Response: RACK 24 (bit 256), TLP 24, alpha of
-//!   requests 4, of responses 4, ACK-request rate 4, flow 3. Ours alone: packets in flight 10 (bit 437), packets were
-//!   lost 1, packets that arrived marked 10 (bit 468), that left 10, and the rate 20 in events, and the rate 20 (bit
-//!   320) in responses.
-//!   All other reserved bits are zero;
-//! * counters that do not fit stop at their largest value: packets acknowledged, retransmissions, hops;
-//! * *first* says that a connection's number is new, and that a table has nothing on it.
+//!   which the simulator has after the retransmission timeout. So does this format: 512;
+//! * signals and results that only the paper (table 3) and later generations have are in reserved bits, with the later
+//!   generations' widths. Event: flow 3 (bit 404), ACK-request rate 4, occupancy 5, CSIG 16 + 1 valid, first 1, flows
+//!   of the connection less one 3, and flow label 20 (bit 448). Response: RACK 24 (bit 256), TLP 24, alpha of requests
+//!   4, of responses 4, ACK-request rate 4, flow 3. Only in this project: packets in flight 10 (bit 437), packets were
+//!   lost 1, packets that arrived marked 10 (bit 468), packets sent 10, and the rate 20 in events, and the rate 20 (bit
+//!   320) in responses. All other reserved bits are zero;
+//! * counters that do not fit saturate at their largest value: packets acknowledged, retransmissions, hops;
+//! * *first* indicates that a connection's number is new, and that a table has no state for it.
 
 mod bits;
 
@@ -30,36 +29,36 @@ use rnic_policy::control::report::{
 use bits::{LaneWords, get, get_short, put, put_lanes};
 use multiversion::multiversion;
 
-/// Connections that 24 bits can name.
+/// Number of connections that 24 bits can name.
 pub const CONNECTIONS_MAX: u32 = 1 << 24;
 
-/// What a datapath tells the engine.
+/// An event that a datapath reports to the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// The connection, 24 bits.
+    /// Connection number, 24 bits.
     pub connection: u32,
-    /// Nothing is known of the connection yet.
+    /// True when the engine has no state for the connection yet.
     pub first: bool,
-    /// Which of four queues, for whoever has several.
+    /// Index of one of four queues, for a datapath that has several.
     pub queue: u8,
-    /// What happened.
+    /// The reported event.
     pub report: FlowReport,
     /// The program's state, where it travels.
     pub carried: Carried,
 }
 
-/// What the engine tells a datapath.
+/// A response of the engine to a datapath.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Response {
-    /// The connection, 24 bits.
+    /// Connection number, 24 bits.
     pub connection: u32,
     /// The flow that the event was about.
     pub flow: u8,
     /// The event's queue.
     pub queue: u8,
-    /// Which delay to report.
+    /// The delay to report.
     pub delay: DelaySelect,
-    /// What to do from now on.
+    /// Settings from now on.
     pub actions: FlowActions,
     /// The program's state, where it travels.
     pub carried: Carried,
@@ -79,7 +78,8 @@ const CWND_SHIFT: u32 = 6;
 const CWND_BITS: u32 = 21;
 const NCWND_BITS: u32 = 11;
 
-/// What a record leaves of `report`: for who hands events over without one, and shall get the same answer.
+/// Returns `report` reduced to the values that a record can hold: for a caller that passes events without a record and
+/// must get the same response.
 #[inline]
 pub(crate) fn as_recorded(report: &FlowReport) -> FlowReport {
     let kind = match report.kind {
@@ -109,7 +109,7 @@ pub(crate) fn as_recorded(report: &FlowReport) -> FlowReport {
     }
 }
 
-/// The same for what the engine wants.
+/// Returns the actions reduced to the values that a record can hold.
 #[inline]
 pub(crate) fn actions_as_recorded(actions: &FlowActions) -> FlowActions {
     let (fcwnd, ncwnd) = (recorded_cwnd(actions.fcwnd), actions.ncwnd & ((1 << NCWND_BITS) - 1));
@@ -122,7 +122,7 @@ fn recorded_cwnd(cwnd: Cwnd) -> Cwnd {
 }
 
 impl EventRecord {
-    /// The record of `event`. `generation` flips each time round a ring of records.
+    /// Packs `event` into a record. `generation` flips at each wrap of a ring of records.
     pub fn pack(event: &Event, generation: bool) -> Self {
         let mut words = [0; 8];
         let report = &event.report;
@@ -177,7 +177,7 @@ impl EventRecord {
         Self(words)
     }
 
-    /// What it says.
+    /// Returns the event in the record.
     pub fn unpack(&self) -> Event {
         Event {
             connection: self.connection(),
@@ -188,7 +188,7 @@ impl EventRecord {
         }
     }
 
-    /// The connection.
+    /// Returns the connection number.
     #[inline(always)]
     pub fn connection(&self) -> u32 {
         get::<0, 24>(&self.0) as u32
@@ -206,26 +206,26 @@ impl EventRecord {
         get::<263, 2>(&self.0) as u8
     }
 
-    /// [`FlowReport::t4`] alone.
+    /// Returns only [`FlowReport::t4`].
     #[inline(always)]
     pub(crate) fn now(&self) -> Ticks {
         Ticks::new(get_short::<98, 24>(&self.0))
     }
 
-    /// Whether it is an acknowledgement, and not the first event of its connection.
+    /// Returns whether the event is an acknowledgement, and not the first event of its connection.
     #[inline(always)]
     pub(crate) fn is_plain_ack(&self) -> bool {
         let kind = get_short::<24, 2>(&self.0);
         (kind != 1) & (kind != 2) & !self.is_first()
     }
 
-    /// The bit that flips each time round a ring.
+    /// Returns the bit that flips at each wrap of a ring.
     #[inline(always)]
     pub fn generation(&self) -> bool {
         get::<511, 1>(&self.0) != 0
     }
 
-    /// The report alone. A kind that does not exist counts as an acknowledgement.
+    /// Returns only the report. An unknown type counts as an acknowledgement.
     #[inline(always)]
     pub fn report(&self) -> FlowReport {
         let words = &self.0;
@@ -267,7 +267,7 @@ impl EventRecord {
         }
     }
 
-    /// The state alone.
+    /// Returns only the carried state.
     #[inline(always)]
     pub fn carried(&self) -> Carried {
         let words = &self.0;
@@ -283,18 +283,18 @@ impl EventRecord {
         }
     }
 
-    /// The bytes as they lie in memory.
+    /// Returns the bytes in memory order.
     pub fn to_bytes(&self) -> [u8; 64] {
         bits::to_bytes(&self.0)
     }
 
-    /// The record that lies in memory as `bytes`.
+    /// Returns the record whose bytes in memory order are `bytes`.
     pub fn from_bytes(bytes: &[u8; 64]) -> Self {
         Self(bits::from_bytes(bytes))
     }
 }
 
-/// The reports of `events`, as far as lanes have places for them.
+/// Returns the reports of `events`, with the fields that lanes have.
 #[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt"))]
 pub(crate) fn acks(events: &[EventRecord; LANES]) -> Acks {
     let mut acks = Acks::default();
@@ -320,8 +320,8 @@ pub(crate) fn acks(events: &[EventRecord; LANES]) -> Acks {
     acks
 }
 
-/// The records of `answers` to `events`, without state that travels. What a lane outside of the set that was worked on
-/// holds means nothing.
+/// Returns the records of `answers` to `events`, without carried state. The contents of a lane outside the processed
+/// set are undefined.
 #[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt"))]
 pub(crate) fn responses(
     events: &[EventRecord; LANES],
@@ -356,7 +356,7 @@ pub(crate) fn responses(
 }
 
 impl ResponseRecord {
-    /// The record of `response`.
+    /// Packs `response` into a record.
     #[inline(always)]
     pub fn pack(response: &Response) -> Self {
         let mut words = [0; 8];
@@ -387,7 +387,7 @@ impl ResponseRecord {
         Self(words)
     }
 
-    /// What it says.
+    /// Returns the response in the record.
     pub fn unpack(&self) -> Response {
         let words = &self.0;
         let ticks = |value: u64| Ticks::new(value as u32);
@@ -422,12 +422,12 @@ impl ResponseRecord {
         }
     }
 
-    /// The bytes as they lie in memory.
+    /// Returns the bytes in memory order.
     pub fn to_bytes(&self) -> [u8; 64] {
         bits::to_bytes(&self.0)
     }
 
-    /// The record that lies in memory as `bytes`.
+    /// Returns the record whose bytes in memory order are `bytes`.
     pub fn from_bytes(bytes: &[u8; 64]) -> Self {
         Self(bits::from_bytes(bytes))
     }

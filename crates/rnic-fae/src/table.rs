@@ -1,19 +1,19 @@
-//! The table of states: whole cache lines, on huge pages where the system gives them.
+//! The table of states: complete cache lines, on huge pages where the system provides them.
 //!
-//! On pages of 4 KiB a table for 100,000 connections needs more entries than a processor's second-level TLB has, and a
-//! state that has been fetched ahead is found late all the same: with huge pages a million random connections cost a
-//! fifth of the rate instead of half of it (benches/fae.rs). Without them everything works, only slower.
+//! On pages of 4 KiB a table for 100,000 connections needs more entries than a processor's second-level TLB has, and
+//! the access to a prefetched state is slow nevertheless: with huge pages a million random connections cost a fifth of
+//! the rate instead of half of it (benches/fae.rs). Without them the table works, but more slowly.
 
 use bytemuck::{Pod, Zeroable};
 use memmap2::MmapMut;
 use rnic_base::prefetch_all;
 
-/// A cache line. States begin at one, so that a state of 64 bytes is one line and not two.
+/// A cache line. States are aligned to lines, so that a state of 64 bytes occupies one line and not two.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct Line([u64; 8]);
 
-/// States, by number.
+/// States, indexed by number.
 #[derive(Debug)]
 pub(crate) struct Table {
     memory: Memory,
@@ -25,19 +25,19 @@ enum Memory {
     Pages(MmapMut),
 }
 
-/// From this size on (a huge page) pages are asked for.
+/// Smallest table size in bytes for which huge pages are requested: one huge page.
 const PAGES_FROM_BYTES: usize = 2 << 20;
 
-/// Lines of one state.
+/// Returns the number of cache lines of one state.
 const fn lines<S>() -> usize {
     size_of::<S>().div_ceil(size_of::<Line>())
 }
 
-/// A table's states.
+/// Access to a table's states.
 pub(crate) struct States<'a>(&'a mut [Line]);
 
 impl States<'_> {
-    /// State `number`.
+    /// Returns state `number`.
     #[inline(always)]
     pub(crate) fn get_mut<S: Pod>(&mut self, number: usize) -> &mut S {
         state_mut(self.0, number)
@@ -52,7 +52,7 @@ fn state_mut<S: Pod>(all: &mut [Line], number: usize) -> &mut S {
 }
 
 impl Table {
-    /// `count` states, each `fresh`.
+    /// Creates `count` states, each initialised to `fresh`.
     pub(crate) fn new<S: Pod>(count: usize, fresh: &S) -> Self {
         const { assert!(align_of::<S>() <= align_of::<Line>() && size_of::<S>() > 0) };
         let bytes = count * lines::<S>() * size_of::<Line>();
@@ -65,19 +65,19 @@ impl Table {
         table
     }
 
-    /// State `number`.
+    /// Returns state `number`.
     #[inline(always)]
     pub(crate) fn get_mut<S: Pod>(&mut self, number: usize) -> &mut S {
         state_mut(self.lines_mut(), number)
     }
 
-    /// All states, for several look-ups.
+    /// Returns access to all states, for several look-ups.
     #[inline(always)]
     pub(crate) fn states(&mut self) -> States<'_> {
         States(self.lines_mut())
     }
 
-    /// Asks for state `number`, if there is one.
+    /// Prefetches state `number`, if it exists.
     #[inline(always)]
     pub(crate) fn fetch<S: Pod>(&self, number: usize) {
         let first = number * lines::<S>();
@@ -103,9 +103,9 @@ impl Table {
     }
 }
 
-/// Memory of our own, marked for huge pages; `None` where there is no such thing.
+/// Maps separate memory, marked for huge pages; returns `None` where this is not available.
 fn pages(bytes: usize) -> Option<MmapMut> {
-    // Whole huge pages, so that the last states lie on one too.
+    // A multiple of the huge page size, so that the last states are on a huge page too.
     let memory = MmapMut::map_anon(bytes.next_multiple_of(PAGES_FROM_BYTES)).ok()?;
     #[cfg(target_os = "linux")]
     memory.advise(memmap2::Advice::HugePage).ok()?;

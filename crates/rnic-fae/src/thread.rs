@@ -1,19 +1,21 @@
-//! The engine on a thread of its own, behind two lock-free rings: as it runs on a core of the NIC (paper, section 5.3).
+//! The engine on a thread of its own, behind two lock-free rings: like the engine that runs on a core of the NIC
+//! (paper, section 5.3).
 //!
-//! The datapath keeps the [`Port`]; it never waits. Events enter as far as the filter and the ring let them; responses
-//! come in the order of events. The thread fetches state for later events of what has come, spins for a while when
-//! nothing comes, then sleeps until something does. It ends with the port.
+//! The datapath keeps the [`Port`]; it never blocks. Events are accepted as far as the filter and the ring allow;
+//! responses are returned in the order of events. The thread prefetches state for later events that have arrived, spins
+//! for a while when there are none, then sleeps until one arrives. It exits when the port is dropped.
 //!
-//! **More connections**: a table that grows is the thread's business. The port says how many connections there are
-//! before it hands over an event of a new one, and the thread looks at that number after it has seen events: no lock,
-//! and no event before its state.
+//! **More connections**: the thread grows the table. The port publishes the number of connections before it passes an
+//! event of a new one, and the thread reads that number after it has seen events: no lock is needed, and no event is
+//! handled before its state exists.
 //!
-//! **Who starts the thread** is the body ([`Spawn`]): one whose program knows nothing of threads keeps signals from it.
-//! A body that names nobody has none, and simulations are such bodies: what they decide never depends on a thread.
+//! **Starting the thread** is up to the driver ([`Spawn`]): a driver whose program is not prepared for threads keeps
+//! signals from it. A driver that provides no such function has no thread; simulations are such drivers, so their
+//! decisions never depend on a thread.
 //!
-//! **Processes that fork**: the child has a copy of the port and no thread. It shall leave the port alone, as it shall
-//! the sockets of its parent's NIC (`rnic-verbs` refuses a child all of it): no answer would come, and who drops the
-//! port might wait for ever.
+//! **Processes that fork**: the child has a copy of the port and no thread. It must not use the port, as it must not
+//! use the sockets of its parent's NIC (`rnic-verbs` refuses both to a child): no response would arrive, and dropping
+//! the port might wait indefinitely.
 //!
 //! The only file of the core that starts a thread.
 
@@ -31,40 +33,40 @@ use crate::processor::{FaeError, Processor};
 use crate::program::Program;
 use crate::record::{CONNECTIONS_MAX, Event, EventRecord, ResponseRecord};
 
-/// Starts a thread that does the work.
+/// A function that starts a thread for the given work.
 pub type Spawn = fn(Work) -> io::Result<JoinHandle<()>>;
 
-/// What a thread is to do.
+/// The work of a thread.
 pub type Work = Box<dyn FnOnce() + Send>;
 
-/// Starts a thread as all others are: for whoever wants nothing of its own from it.
+/// Starts a thread with default settings, for drivers that need no settings of their own.
 ///
 /// # Errors
-/// When the system gives none.
+/// When the system provides no thread.
 pub fn spawn(work: Work) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("rnic-fae".to_owned()).spawn(work)
 }
 
-/// Looks for events in vain before the thread sleeps: some 50 us.
+/// Number of unsuccessful polls for events before the thread sleeps: about 50 us.
 const SPINS: u32 = 1 << 14;
 
-/// What both sides see.
+/// State shared by both sides.
 #[derive(Debug, Default)]
 struct Shared {
     ends: AtomicBool,
     sleeps: AtomicBool,
-    /// Connections are numbered from zero to below this.
+    /// Number of connections; they are numbered from zero to below this.
     connections: AtomicU32,
 }
 
-/// The datapath's end.
+/// The datapath's end of the rings.
 #[derive(Debug)]
 pub struct Port {
     events: Producer<EventRecord>,
     responses: Consumer<ResponseRecord>,
     filter: Filter,
     capacity: usize,
-    /// Events that are not answered.
+    /// Number of events without a response.
     under_way: usize,
     first: FlowActions,
     is_stateless: bool,
@@ -74,10 +76,10 @@ pub struct Port {
 }
 
 impl Port {
-    /// Moves `processor` to a thread that `spawn` starts, with a ring of `capacity` records each way.
+    /// Moves `processor` to a thread that `spawn` starts, with a ring of `capacity` records in each direction.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When the system provides no thread.
     ///
     /// # Panics
     /// When `capacity` is zero.
@@ -108,7 +110,7 @@ impl Port {
         self.is_stateless
     }
 
-    /// Whether there are events without an answer.
+    /// Returns whether there are events without a response.
     #[inline]
     pub const fn is_owed(&self) -> bool {
         self.under_way > 0
@@ -117,27 +119,27 @@ impl Port {
     /// See [`Processor::grow`]; the thread does it before the next event.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Processor::grow`].
     pub fn grow(&mut self, connections: u32) -> Result<(), FaeError> {
         if connections > CONNECTIONS_MAX {
             return Err(FaeError::TooManyConnections(connections));
         }
-        // What orders this before the event is the event's own way through the ring.
+        // Relaxed is sufficient: the event's transfer through the ring orders this store before the event.
         self.shared.connections.fetch_max(connections, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Hands over `event` of the flow with `gate`, if it enters.
+    /// Submits `event` of the flow with `gate`, if it is admitted.
     ///
     /// # Errors
     /// See [`Filter::admit`].
     ///
     /// # Panics
-    /// Never: a ring with a free slot takes a record.
+    /// Never: a ring with a free slot accepts a record.
     pub fn offer(&mut self, gate: &mut FlowGate, event: &Event) -> Result<(), Refusal> {
         let occupancy = self.capacity - self.events.slots();
         let entering = self.filter.admit(gate, event, occupancy, self.capacity)?;
-        // The filter has seen a free slot, and nobody else fills it.
+        // The filter has checked that a slot is free, and this is the only producer.
         let pushed = self.events.push(EventRecord::pack(&entering, false));
         assert!(pushed.is_ok(), "a ring with a free slot takes a record");
         self.under_way += 1;
@@ -145,10 +147,10 @@ impl Port {
         Ok(())
     }
 
-    /// The next response, if one has come.
+    /// Returns the next response, if one has arrived.
     ///
     /// # Panics
-    /// When the program has broken its contract, as it would have had the caller's thread run it.
+    /// When the program has violated its contract, as it would have on the caller's thread.
     pub fn poll(&mut self) -> Option<ResponseRecord> {
         let Ok(response) = self.responses.pop() else {
             let is_dead = self.under_way > 0 && self.handle.as_ref().is_some_and(JoinHandle::is_finished);
@@ -156,14 +158,15 @@ impl Port {
             return None;
         };
         self.under_way -= 1;
-        // It may have waited for a place.
+        // The worker may have waited for a free slot.
         self.wake();
         Some(response)
     }
 
     #[inline]
     fn wake(&self) {
-        // Pairs with the fence of `Worker::sleep`: either we see that it sleeps, or it sees what we did.
+        // Pairs with the fence of `Worker::sleep`: either this side sees that the worker sleeps, or the worker sees the
+        // new event or free slot.
         fence(Ordering::SeqCst);
         if self.shared.sleeps.load(Ordering::Relaxed) {
             self.worker.unpark();
@@ -176,7 +179,7 @@ impl Drop for Port {
         self.shared.ends.store(true, Ordering::Release);
         self.worker.unpark();
         if let Some(handle) = self.handle.take() {
-            // A worker that panicked has said so; there is nothing to add while dropping.
+            // A worker that panicked has already reported it; nothing can be added while dropping.
             drop(handle.join());
         }
     }
@@ -207,13 +210,14 @@ impl<P: Program> Worker<P> {
         }
     }
 
-    /// Handles what has come, as far as responses have a place; answers how many events that were.
+    /// Handles the events that have arrived, as far as there are free slots for responses; returns the number of events
+    /// handled.
     fn turn(&mut self) -> usize {
         let count = self.incoming.slots().min(self.outgoing.slots());
         if count == 0 {
             return 0;
         }
-        // Behind the look at the ring: of whatever connection the events are, it was counted before.
+        // Read after the ring, so that the connection of every event seen there is already counted.
         let connections = self.shared.connections.load(Ordering::Relaxed);
         self.processor.grow(connections).expect("the port has counted them");
         let Ok(chunk) = self.incoming.read_chunk(count) else { return 0 };

@@ -1,8 +1,8 @@
-//! Fields of a record: so many bits from such a place on, the places being constants.
+//! Access to the fields of a record by bit position and width, which are constants.
 
 use rnic_policy::control::lanes::LANES;
 
-/// The `WIDTH` bits from bit `AT` on.
+/// Returns the `WIDTH` bits from bit `AT` on.
 #[inline(always)]
 pub(super) const fn get<const AT: usize, const WIDTH: usize>(words: &[u64; 8]) -> u64 {
     const { assert!(WIDTH < 64 && AT + WIDTH <= 512) };
@@ -12,7 +12,7 @@ pub(super) const fn get<const AT: usize, const WIDTH: usize>(words: &[u64; 8]) -
     all & ((1 << WIDTH) - 1)
 }
 
-/// The same for at most 25 bits: with one load and one shift, wherever they lie.
+/// Returns the same for at most 25 bits, with one load and one shift at any position.
 #[inline(always)]
 pub(super) fn get_short<const AT: usize, const WIDTH: usize>(words: &[u64; 8]) -> u32 {
     const { assert!(WIDTH <= 25 && AT / 8 + 4 <= 64) };
@@ -25,7 +25,7 @@ pub(super) fn get_short<const AT: usize, const WIDTH: usize>(words: &[u64; 8]) -
     word >> (AT % 8) & ((1 << WIDTH) - 1)
 }
 
-/// Puts the low `WIDTH` bits of `value` at bit `AT`, where zeros are.
+/// Writes the low `WIDTH` bits of `value` at bit `AT`, where the bits must be zero.
 #[inline(always)]
 pub(super) const fn put<const AT: usize, const WIDTH: usize>(words: &mut [u64; 8], value: u64) {
     const { assert!(WIDTH < 64 && AT + WIDTH <= 512) };
@@ -40,7 +40,7 @@ pub(super) const fn put<const AT: usize, const WIDTH: usize>(words: &mut [u64; 8
 /// Words of 32 bits, lane by lane.
 pub(super) type LaneWords<const WORDS: usize> = [[u32; LANES]; WORDS];
 
-/// Puts the low `WIDTH` bits of each lane of `values` at bit `AT` of that lane, where zeros are.
+/// Writes the low `WIDTH` bits of each lane of `values` at bit `AT` of that lane, where the bits must be zero.
 #[inline(always)]
 pub(super) fn put_lanes<const AT: usize, const WIDTH: usize, const WORDS: usize>(
     words: &mut LaneWords<WORDS>,
@@ -57,7 +57,7 @@ pub(super) fn put_lanes<const AT: usize, const WIDTH: usize, const WORDS: usize>
     }
 }
 
-/// The bytes of `words`: bit 0 is the lowest of the first.
+/// Returns the bytes of `words`: bit 0 is the lowest of the first byte.
 pub(super) fn to_bytes(words: &[u64; 8]) -> [u8; 64] {
     let mut bytes = [0; 64];
     for (into, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
@@ -66,7 +66,7 @@ pub(super) fn to_bytes(words: &[u64; 8]) -> [u8; 64] {
     bytes
 }
 
-/// The words whose bytes are `bytes`.
+/// Returns the words whose bytes are `bytes`.
 pub(super) fn from_bytes(bytes: &[u8; 64]) -> [u64; 8] {
     let mut words = [0; 8];
     for (word, from) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
