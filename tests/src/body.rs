@@ -37,7 +37,7 @@ use tickets::Tickets;
 pub struct Tally {
     /// Packets that NICs have sent, acknowledgements and repetitions included.
     pub packets: u64,
-    /// Packets sent again.
+    /// Retransmitted packets.
     pub repeated: u64,
     /// Requests posted.
     pub posted: u64,

@@ -41,7 +41,7 @@ pub struct Summary {
     pub runs: u64,
     /// Packets sent, acknowledgements and repetitions included.
     pub packets: u64,
-    /// Packets sent again.
+    /// Retransmitted packets.
     pub packets_repeated: u64,
     /// Requests that succeeded and were checked.
     pub requests: u64,

@@ -5,7 +5,7 @@ use rnic_fabric::FalconFlow;
 use crate::number;
 
 /// Heads of [`rows`].
-pub const HEADS: [&str; 5] = ["flow of each connection", "packets", "share", "sent again", "path changes"];
+pub const HEADS: [&str; 5] = ["flow of each connection", "packets", "share", "retransmitted", "path changes"];
 
 /// A row for flow 0 of every connection, one for flow 1 of every one, and so on.
 pub fn rows(flows: &[FalconFlow]) -> Vec<Vec<String>> {

@@ -206,7 +206,7 @@ fn option_row(option: &OptionSpec) -> Vec<String> {
 
 const TOPOLOGIES: &[[&str; 3]] = &[
     ["point-to-point", "", "two hosts and a link"],
-    ["star", "hosts", "so many hosts and one switch"],
+    ["star", "hosts", "hosts around one switch"],
     ["fat-tree", "k", "k-port switches, k^3/4 hosts, ECMP on the hash of the flow"],
     ["leaf-spine", "spines, leaves, hosts_per_leaf", "every leaf linked to every spine, ECMP on the hash of the flow"],
 ];
@@ -216,10 +216,7 @@ const WORKLOADS: &[[&str; 2]] = &[
     ["poisson", "flows arrive at random, to random hosts; sizes or size"],
     ["incast", "many hosts send to one at once, beside other flows if asked for"],
     ["permutation", "every host sends to one other, or to several"],
-    [
-        "closed-loop",
-        "messages between hosts, or clients and servers, so many under way all the time; count or duration",
-    ],
+    ["closed-loop", "messages between hosts, or clients and servers, a fixed number in flight; count or duration"],
     ["open-loop", "the same, but messages come at random, whatever became of those before"],
     ["collective", "all-reduce, all-gather, reduce-scatter or all-to-all: steps that wait for each other"],
     ["nvme", "hosts use a drive of another host, over Falcon"],

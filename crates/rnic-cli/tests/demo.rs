@@ -19,7 +19,7 @@ fn a_file_arrives_six_times_and_there_is_a_chart() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let (file, out) = (file(&folder), folder.path().join("out"));
     let said = rnic(&["demo", "--file", &file, "--out", out.to_str().expect("a plain path"), "--json"]);
-    for shown in ["a file", "roce-gbn", "Gbit/s", "sent again", "p50 / p99", "yes", "demo.html"] {
+    for shown in ["a file", "roce-gbn", "Gbit/s", "retransmitted", "p50 / p99", "yes", "demo.html"] {
         assert!(said.err.contains(shown), "{shown} is not shown: {said:#?}");
     }
     let contest = said.json();

@@ -74,7 +74,9 @@ fn the_same_plan_and_seed_give_the_same_run() {
 fn people_read_a_summary() {
     let (_folder, plan) = folder();
     let said = run(&plan, &[]).ok();
-    for shown in ["small: irn, seed 1 (simulated)", "slowdown", "completion time", "trace hash", "checks", "passed"] {
+    for shown in
+        ["small: irn, seed 1 (simulated)", "slowdown", "flow completion time (FCT)", "trace hash", "checks", "passed"]
+    {
         assert!(said.out.contains(shown), "{shown} is not shown: {said:#?}");
     }
 }

@@ -184,7 +184,7 @@ impl<L: Lines> Slab<L> {
     #[cold]
     fn append(&mut self, packet: &L::Packet, ends: L::Ends) -> u32 {
         let index = self.headers.len() as u32;
-        assert!(index < PACKETS_MAX, "more than {PACKETS_MAX} packets under way");
+        assert!(index < PACKETS_MAX, "more than {PACKETS_MAX} packets in flight");
         self.headers.push(L::of(packet));
         self.ends.push(ends);
         if self.with_bytes {

@@ -8,7 +8,7 @@
 //! ```toml
 //! name = "example"               # any text; in the report
 //! mtu = 1024                     # payload bytes of a full packet (1024)
-//! reads = 16                     # Reads and atomics of a queue pair under way at once, as adapters offer (16)
+//! reads = 16                     # Reads and atomics in flight on a queue pair, as adapters offer (16)
 //! payload = "none"               # "none": headers only; "checked": real bytes, verified (none)
 //! wire = "direct"                # "encoded": every packet becomes bytes and is decoded (direct)
 //!

@@ -122,7 +122,7 @@ pub enum SubmitError {
         mtu: u16,
     },
     /// No bytes to move, a Pull Request with payload, or more payload than the total length.
-    #[error("the request makes no sense")]
+    #[error("the request is invalid")]
     Senseless,
     /// The connection has failed permanently.
     #[error("the connection is dead")]

@@ -18,7 +18,7 @@ use two_ends::config_of;
 fn an_idle_delivery_layer_is_small() {
     // Beside it: its policies, which connections of a NIC share. Contexts and bitmaps come with the packets.
     let size = size_of::<Delivery>();
-    assert!((1_000..1_200).contains(&size), "{size} bytes; NOTES.md says 1.1 KB");
+    assert!((1_000..1_200).contains(&size), "{size} bytes; docs/performance-log.md has 1.1 KB");
     let before = heap::live_bytes();
     let delivery = Delivery::new(config_of("rack-tlp", "ecmp"));
     let beside = heap::live_bytes() - before;

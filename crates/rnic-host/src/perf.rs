@@ -245,7 +245,7 @@ pub enum PerfError {
         peer: SocketAddr,
     },
     /// The remote end's process no longer exists, as its host reports.
-    #[error("{peer} is gone: nobody has its port any more, so its program was killed or has ended without a word")]
+    #[error("{peer} is gone: no process has its port any more, so its program was killed or has exited")]
     Gone {
         /// Address of the remote end.
         peer: SocketAddr,

@@ -68,7 +68,7 @@ pub struct Command {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SubmitError {
     /// The maximum number of commands is in flight: submit again after [`Initiator::poll`].
-    #[error("too many commands under way")]
+    #[error("too many commands in flight")]
     Full,
     /// The block addresses are invalid.
     #[error(transparent)]
@@ -94,7 +94,7 @@ pub enum Failure {
     #[error("a request ended with {0:?}")]
     Transaction(CompletionCode),
     /// The target's response is invalid.
-    #[error("the target's answer makes no sense: {0}")]
+    #[error("the target's response is invalid: {0}")]
     Peer(PeerError),
     /// The connection was lost while the command was in flight.
     #[error("the connection is lost")]

@@ -63,7 +63,7 @@ pub enum Refusal {
     #[error("an index or cookie of no key of this connection")]
     Index,
     /// The packet is too old.
-    #[error("too old, perhaps recorded and sent again")]
+    #[error("too old, perhaps a replay")]
     Replay,
     /// The packet was changed in transit, or was not created by the peer.
     #[error("not authentic")]

@@ -80,7 +80,7 @@ const MECHANISMS: &[Mechanism] = &[
     tested("4.5", "reserved before use at both ends of a transaction, freed in the end, nothing leaks"),
     tested("4.5", "out of resources the upper layer is paused and the network is told"),
     tested("4.6", "a connection is paused by a share of what is free, before the pool is empty"),
-    tested("4.6", "shares shrink with a connection's windows and grow with nobody else's congestion"),
+    tested("4.6", "shares shrink with a connection's own windows, not with the congestion of others"),
     Mechanism {
         section: "5.2",
         what: "the packet buffer holds a bandwidth-delay product; beyond it things get slower, not worse",
@@ -115,7 +115,7 @@ const PROBES_LIST: &[Mechanism] = &[
     tested("8.2.1, 6.6.3", "RSN order across both windows; unordered at once; not ready holds back all behind"),
     tested("8.2", "a full network pool still takes the head of the line; Xoff never stops Read responses"),
     tested("10.3", "Swift: one decrease a round trip, times that wrap, windows below one, whole NIC windows"),
-    tested("9.2.3", "RACK: later packets are not judged, slight reordering repeats nothing, one probe mends a tail"),
+    tested("9.2.3", "RACK: later packets are not judged, slight reordering resends nothing, one probe recovers a tail"),
     tested(
         "paper 4.3",
         "flows: the widest window, packets counted for the flow that they took, the longest round trip",

@@ -22,7 +22,7 @@ const MECHANISMS: &[Mechanism] = &[
     tested("III-B2", "a timeout sends what is known to be missing: the window, one packet, or the zeros of the bitmap"),
     tested("III-C1", "a pool of units of recovery state, one for each queue pair in recovery, none for the others"),
     tested("III-C2", "a pool of blocks of bitmaps in linked lists, given back when recovery ends"),
-    tested("III-D", "head and tail of a list are at hand: nothing is walked"),
+    tested("III-D", "head and tail of a list are stored: no list is walked"),
     tested("III-D", "20 units and 70 blocks of 10 bits are 0.92 KB for all connections"),
     tested("III-D", "a run of packets behind the first gap is one number; blocks begin behind it"),
     tested("III-D", "without room in the pool: go-back-N until the recovery is over, keeping what is recorded"),
@@ -45,7 +45,7 @@ const MECHANISMS: &[Mechanism] = &[
         left_out: "groups and ports of the memory wait for RTL; checked is that a packet asks for one context, once",
     },
     tested("IV-D", "Sends carry message number and offset, Writes and answers their address; answers are own packets"),
-    tested("IV-B", "a Read request that times out is submitted again; others are sent again by the recovery"),
+    tested("IV-B", "a Read request that times out is submitted again; others are retransmitted by recovery"),
     tested("IV-A, V-D1", "work requests stay in the host's memory and are fetched eight at a time"),
     tested("V-A", "bytes of a queue pair on the board: 257, where IRN+ has 588.5, SRNIC 268"),
     Mechanism {

@@ -42,7 +42,7 @@ const MECHANISMS: &[Mechanism] = &[
     },
     tested("6.2.1", "the timer runs with the short timeout; expiring with many in flight only extends it"),
     tested("6.2.1", "looking ahead in the bitmap gives one lost packet a call, lowest first"),
-    tested("6.3", "what is sent again is fetched first, which takes up to 2 us"),
+    tested("6.3", "a packet is fetched before it is retransmitted, which takes up to 2 us"),
     tested("7", "both transports are offered at connection set-up; who speaks RoCE only gets RoCE"),
     tested("7", "recovery may wait for a number of NACKs, so that reordering is not taken for loss"),
 ];

@@ -191,12 +191,12 @@ fn retransmitted(contest: &Contest) -> Figure {
         (run.packets_retransmitted as f64, format!("{count} ({} %)", number::short(share * 100.0)))
     };
     let chart = BarChart {
-        description: "Packets sent again by each transport, real and simulated".to_owned(),
+        description: "Retransmitted packets of each transport, real and simulated".to_owned(),
         groups: bars(contest, [None, None], text),
     };
     let packets = contest.bytes.div_ceil(u64::from(contest.mtu.max(1)));
     Figure {
-        title: "Packets sent again".to_owned(),
+        title: "Retransmitted packets".to_owned(),
         caption: format!(
             "The file fills {} packets of {} bytes; the share is of all data packets sent.",
             number::grouped(packets),

@@ -36,7 +36,7 @@ fn progress() -> Check {
             "programs that spin on memory (ib_write_lat) may wait for the scheduler; RNIC_PROGRESS=auto",
         ),
         Progress::Off => {
-            Check::note(NAME, "nobody", "passive ends answer only when they call the library; RNIC_PROGRESS=auto")
+            Check::note(NAME, "nobody", "passive ends respond only when they call the library; RNIC_PROGRESS=auto")
         }
     }
 }

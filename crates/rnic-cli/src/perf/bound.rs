@@ -42,7 +42,7 @@ pub fn limited_by(args: &PerfArgs, plan: &Plan, report: &Report) -> String {
     }
     if report.packets_retransmitted > 0 {
         let [again, timeouts] = [report.packets_retransmitted, report.timeouts].map(number::grouped);
-        return format!("repair: {again} packets sent again, {timeouts} timeouts waited for");
+        return format!("recovery: {again} packets retransmitted, {timeouts} timeouts");
     }
     let control = plan.transport.control.policy.name;
     format!("the transport: its congestion control ({control}), or the wait for acknowledgements")

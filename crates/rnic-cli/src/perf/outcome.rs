@@ -151,7 +151,7 @@ impl Outcome {
             self.mtu_bytes
         );
         text += &table::results(
-            &["operations", "Gbit/s", "op/s", "p50", "p99", "p99.9", "max", "packets", "sent again", "verified"],
+            &["operations", "Gbit/s", "op/s", "p50", "p99", "p99.9", "max", "packets", "retransmitted", "verified"],
             vec![vec![
                 number::grouped(self.ops),
                 number::short(self.goodput_gbps),

@@ -150,7 +150,7 @@ fn losses(report: &Report) -> Figure {
     let drops = &report.drops;
     let group = |label: &str, bars| BarGroup { label: label.to_owned(), full: None, bars };
     let chart = BarChart {
-        description: "Packets dropped by cause, packets sent again, pauses and marks".to_owned(),
+        description: "Packets dropped by cause, retransmissions, pauses and marks".to_owned(),
         groups: vec![
             group(
                 "Packets dropped",
@@ -160,7 +160,7 @@ fn losses(report: &Report) -> Figure {
                     bar("damage", drops.corrupt, Hue::Warm),
                 ],
             ),
-            group("Packets sent again", vec![bar("data", report.packets_retransmitted, Hue::Third)]),
+            group("Retransmitted packets", vec![bar("data", report.packets_retransmitted, Hue::Third)]),
             group(
                 "Pauses (PFC) and marks (ECN)",
                 vec![bar("pauses", report.pauses, Hue::Plain), bar("marks", report.ecn_marks, Hue::Plain)],
@@ -170,7 +170,7 @@ fn losses(report: &Report) -> Figure {
     Figure {
         title: "Losses and pauses".to_owned(),
         caption: format!(
-            "{} data packets were sent, those sent again included. Ports were stopped for {} in all.",
+            "{} data packets were sent, retransmissions included. Ports were stopped for {} in all.",
             number::grouped(report.packets_sent + report.packets_retransmitted),
             number::micros(report.pause_time_us)
         ),

@@ -79,8 +79,10 @@ fn falcon(figures: &FalconFigures) -> [(&'static str, String); 3] {
     [
         ("Falcon sent", format!("{push} Push Data, {request} Pull Requests, {data} Pull Data, {resyncs} Resyncs")),
         (
-            "Falcon repaired",
-            format!("{early} sent again early, {probes} probes, {beyond} beyond a window, {moves} path changes"),
+            "Falcon recovery",
+            format!(
+                "{early} fast retransmits, {probes} probes, {beyond} dropped beyond a window, {moves} path changes"
+            ),
         ),
         (
             "Falcon resources",
@@ -95,16 +97,13 @@ fn falcon(figures: &FalconFigures) -> [(&'static str, String); 3] {
 /// Why payload and goodput may be far below what was sent, or asked for.
 fn cut(report: &Report, at_us: f64) -> String {
     let unfinished = (report.flows_unfinished > 0).then(|| {
-        format!(
-            "{} unfinished flows count for nothing in payload and goodput",
-            number::grouped(report.flows_unfinished)
-        )
+        format!("{} unfinished flows are left out of payload and goodput", number::grouped(report.flows_unfinished))
     });
     let not_begun = report
         .not_begun_from_us
-        .map(|from_us| format!("flows that begin later, the first at {}, are in no count", number::micros(from_us)));
+        .map(|from_us| format!("flows that start later, the first at {}, are not counted", number::micros(from_us)));
     let left_out: Vec<_> = unfinished.into_iter().chain(not_begun).collect();
-    format!("the limit of {} (run.limit) cut the run: {}", number::micros(at_us), left_out.join("; "))
+    format!("the run ended at its limit of {} (run.limit): {}", number::micros(at_us), left_out.join("; "))
 }
 
 /// What users of a drive ask first.
@@ -116,19 +115,23 @@ fn operations(report: &Report, ops_per_s: f64) -> String {
 fn packets(report: &Report) -> String {
     let (sent, again) = (report.packets_sent, report.packets_retransmitted);
     let acks = number::grouped(report.acks_sent);
-    format!("{} sent, {} of them again, {acks} acknowledgements", number::grouped(sent + again), number::grouped(again))
+    format!(
+        "{} sent, {} of them retransmissions, {acks} acknowledgements",
+        number::grouped(sent + again),
+        number::grouped(again)
+    )
 }
 
 fn drops(report: &Report) -> String {
     let drops = &report.drops;
     let [all, buffer, fault, corrupt] =
         [report.packets_dropped, drops.buffer, drops.fault, drops.corrupt].map(number::grouped);
-    format!("{all} packets: {buffer} no room, {fault} faults, {corrupt} damaged")
+    format!("{all} packets: {buffer} buffer full, {fault} faults, {corrupt} corrupted")
 }
 
 fn queues(report: &Report) -> String {
     let mean = number::short(report.queue_mean_bytes / 1e3);
-    format!("{} at most at one output, {mean} kB on average", number::size(report.queue_max_bytes))
+    format!("at most {} at one output, {mean} kB on average", number::size(report.queue_max_bytes))
 }
 
 /// Heads of [`spreads`].
@@ -145,14 +148,14 @@ pub fn spreads(report: &Report) -> Vec<Vec<String>> {
     } else {
         vec![
             row("slowdown", slowdowns.map(number::short), None),
-            row("completion time", times.map(us), Some(us(report.fct_p999_us))),
+            row("flow completion time (FCT)", times.map(us), Some(us(report.fct_p999_us))),
         ]
     };
     let more = [
-        ("of one packet", report.single_packet_fct_us),
+        ("single-packet FCT", report.single_packet_fct_us),
         ("message latency", report.latency_us),
-        ("requests, collectives", report.rct_us),
-        ("beside requests", report.background.map(|background| background.fct_us)),
+        ("request or collective (RCT, CCT)", report.rct_us),
+        ("background FCT", report.background.map(|background| background.fct_us)),
     ];
     for (name, spread) in more.into_iter().filter_map(|(name, spread)| Some((name, spread?))) {
         rows.push(row(name, [spread.avg, spread.p50, spread.p99].map(us), Some(us(spread.p999))));

@@ -178,7 +178,18 @@ fn rate(before: u64, now: u64, seconds: f64) -> f64 {
 
 /// What goes first in a narrow terminal: first what is rarely other than zero, then what other columns tell too.
 const DEVICES: Fit<'_> = Fit {
-    heads: &["process", "Gbit/s out", "in", "packet/s out", "in", "sent again", "early", "dropped", "RNR", "timeouts"],
+    heads: &[
+        "process",
+        "Gbit/s out",
+        "in",
+        "packet/s out",
+        "in",
+        "retransmitted",
+        "out of order",
+        "dropped",
+        "RNR",
+        "timeouts",
+    ],
     texts: 1,
     spare: &[(8, "RNR"), (6, "early"), (4, "packet/s in"), (3, "packet/s out"), (7, "dropped"), (9, "timeouts")],
 };

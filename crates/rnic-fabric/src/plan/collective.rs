@@ -54,7 +54,7 @@ pub(super) fn check(collective: &CollectivePlan, plan: &Plan) -> Result<(), Plan
         );
     }
     check_traffic(&collective.traffic(), plan).or_else(|_| {
-        let what = "messages of so many bytes, four under way on each connection, are more than can be checked";
+        let what = "messages of this size, four in flight on each connection, are more than can be checked";
         wrong("workload.bytes", what.to_owned())
     })
 }

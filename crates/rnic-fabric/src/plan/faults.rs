@@ -127,7 +127,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
     for (fault, index) in plan.faults.iter().zip(0..) {
         if let Some(stranger) = fault.patterns().find(|pattern| !names.iter().any(|name| matches(pattern, name))) {
             let example = names.first().map_or("", String::as_str);
-            let what = format!("`{stranger}` is no direction of this topology; they are called like `{example}`");
+            let what = format!("`{stranger}` is no direction of this topology; directions have names like `{example}`");
             return Err(wrong(index, "links", what));
         }
         let delay = match fault.kind {

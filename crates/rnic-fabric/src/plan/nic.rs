@@ -166,7 +166,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
             return wrong("nic.second_entries", "must be more than are on the chip".to_owned());
         }
         if latency > nic.bus.latency {
-            return wrong("nic.second_latency", "must be at most bus_latency: nobody would ask it".to_owned());
+            return wrong("nic.second_latency", "must be at most bus_latency: otherwise it is never used".to_owned());
         }
     }
     for (key, time) in [

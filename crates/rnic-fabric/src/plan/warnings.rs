@@ -56,7 +56,7 @@ impl Plan {
         let marks = self.switch.as_ref().is_some_and(|switch| switch.ecn.is_some());
         (hears_marks && !marks).then(|| {
             format!(
-                "transport.control = \"{name}\" goes by ECN marks, and nobody marks: give the switches [switch.ecn]"
+                "transport.control = \"{name}\" needs ECN marks, and no switch marks: give the switches [switch.ecn]"
             )
         })
     }

@@ -266,7 +266,7 @@ impl Simulation {
                 leaks.push(format!("{count} {what}"));
             }
         };
-        leak("packets that nobody has", self.parts.live() as u64);
+        leak("packets without an owner", self.parts.live() as u64);
         leak("packets on links", self.parts.on_links() as u64);
         for switch in self.parts.switches() {
             leak("bytes in a switch that come from nowhere or never leave", switch.unaccounted_bytes());
@@ -275,7 +275,7 @@ impl Simulation {
         }
         let drives = self.parts.hosts().filter_map(|host| host.nvme.as_deref());
         leak("commands that are not done", drives.map(NvmeUser::under_way).sum());
-        leak("packets of NVMe that made no sense", nvme_errors);
+        leak("invalid NVMe packets", nvme_errors);
         if self.live.len() == 0 {
             leak("flow ends", self.parts.hosts().map(|host| host.sessions.open_count() as u64).sum());
             let by_flows = |host: &Host| host.memory_of_flows();

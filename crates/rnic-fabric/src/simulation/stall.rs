@@ -54,7 +54,7 @@ impl Simulation {
             sender.posted > sender.completed
         };
         let (posted, others): (Vec<&Live>, Vec<&Live>) = self.live.iter().partition(has_posted);
-        let mut text = format!("{} flows are not done, of {} something is under way", self.live.len(), posted.len());
+        let mut text = format!("{} flows are not done, {} have packets in flight", self.live.len(), posted.len());
         for live in posted.into_iter().chain(others).take(STUCK_SHOWN) {
             let flow = &self.flows[live.flow as usize];
             let _ = write!(text, "; flow {} from host {} to {}, {} bytes", live.flow, flow.src, flow.dst, flow.bytes);

@@ -114,7 +114,7 @@ fn a_packet_that_nobody_has_is_found() {
         .packets
         .insert(&packet, Ends { src: 0, source_port: 0xc000, format: Format::Irn });
     let found = complaint(simulation);
-    assert!(found.contains("1 packets that nobody has"), "{found}");
+    assert!(found.contains("1 packets without an owner"), "{found}");
 }
 
 #[test]

@@ -389,7 +389,7 @@ fn a_message_is_known_where_its_connection_or_its_service_is() {
     assert!(!bench.passive.knows(&way, &mad, false), "it listens at another address");
     assert!(!stranger.knows(&way, &mad, true), "it does not listen");
     bench.passive.receive(bench.now, &way, mad.clone());
-    assert!(bench.passive.knows(&way, &mad, false), "sent again");
+    assert!(bench.passive.knows(&way, &mad, false), "retransmitted");
     let passive = requested(&mut bench.passive);
     assert!(bench.passive.accept(bench.now, passive, Reply::default(), PATIENCE));
     let (way, mad) = bench.passive.poll_message().expect("a reply");

@@ -95,7 +95,7 @@ fn escaped(text: &str) -> String {
 
 const DEVICE_METRICS: &[Metric<DeviceCounters>] = &[
     ("rnic_packets_sent_total", Kind::Counter, "Data packets sent for the first time.", |of| count(of.packets_sent)),
-    ("rnic_packets_retransmitted_total", Kind::Counter, "Data packets sent again.", |of| {
+    ("rnic_packets_retransmitted_total", Kind::Counter, "Data packets retransmitted.", |of| {
         count(of.packets_retransmitted)
     }),
     ("rnic_acks_sent_total", Kind::Counter, "Acknowledgements sent.", |of| count(of.acks_sent)),
@@ -114,7 +114,7 @@ const DEVICE_METRICS: &[Metric<DeviceCounters>] = &[
     ("rnic_sent_by_memory_bytes_total", Kind::Counter, "Bytes of packets sent through memory.", |of| {
         count(of.bytes_sent_by_memory)
     }),
-    ("rnic_timeouts_total", Kind::Counter, "Timeouts on which something was sent again.", |of| count(of.timeouts)),
+    ("rnic_timeouts_total", Kind::Counter, "Timeouts that caused a retransmission.", |of| count(of.timeouts)),
     ("rnic_nacks_total", Kind::Counter, "Negative acknowledgements that came in.", |of| count(of.nacks)),
     ("rnic_rnr_naks_sent_total", Kind::Counter, "Times a peer was told that no receive is posted.", |of| {
         count(of.rnr_naks_sent)
@@ -141,7 +141,7 @@ const DEVICE_METRICS: &[Metric<DeviceCounters>] = &[
 
 const PAIR_METRICS: &[Metric<QueuePairSnapshot>] = &[
     ("rnic_qp_packets_sent_total", Kind::Counter, "Data packets sent for the first time.", |of| count(of.packets_sent)),
-    ("rnic_qp_packets_retransmitted_total", Kind::Counter, "Data packets sent again.", |of| {
+    ("rnic_qp_packets_retransmitted_total", Kind::Counter, "Data packets retransmitted.", |of| {
         count(of.packets_retransmitted)
     }),
     ("rnic_qp_packets_received_total", Kind::Counter, "Packets of the peer taken.", |of| count(of.packets_received)),
@@ -157,9 +157,9 @@ const PAIR_METRICS: &[Metric<QueuePairSnapshot>] = &[
         count(of.rnr_naks_sent)
     }),
     ("rnic_qp_nacks_total", Kind::Counter, "Negative acknowledgements of the peer.", |of| count(of.nacks)),
-    ("rnic_qp_timeouts_total", Kind::Counter, "Timeouts on which something was sent again.", |of| count(of.timeouts)),
-    ("rnic_qp_in_flight_packets", Kind::Gauge, "Packets under way.", |of| count(of.packets_in_flight)),
-    ("rnic_qp_window_packets", Kind::Gauge, "Packets that may be under way.", |of| of.window_packets.and_then(count)),
+    ("rnic_qp_timeouts_total", Kind::Counter, "Timeouts that caused a retransmission.", |of| count(of.timeouts)),
+    ("rnic_qp_in_flight_packets", Kind::Gauge, "Packets in flight.", |of| count(of.packets_in_flight)),
+    ("rnic_qp_window_packets", Kind::Gauge, "Packets that may be in flight.", |of| of.window_packets.and_then(count)),
     ("rnic_qp_round_trip_seconds", Kind::Gauge, "The last round trip that was measured.", |of| {
         of.round_trip_us.map(|us| us / 1e6)
     }),
@@ -169,13 +169,13 @@ const FLOW_METRICS: &[Metric<FlowSnapshot>] = &[
     ("rnic_flow_packets_sent_total", Kind::Counter, "Data packets sent for the first time on a flow.", |of| {
         count(of.packets_sent)
     }),
-    ("rnic_flow_packets_retransmitted_total", Kind::Counter, "Data packets sent again on a flow.", |of| {
+    ("rnic_flow_packets_retransmitted_total", Kind::Counter, "Data packets retransmitted on a flow.", |of| {
         count(of.packets_retransmitted)
     }),
     ("rnic_flow_path_changes_total", Kind::Counter, "Times that a flow took another path.", |of| {
         count(of.path_changes)
     }),
-    ("rnic_flow_in_flight_packets", Kind::Gauge, "Packets under way on a flow.", |of| count(of.packets_in_flight)),
+    ("rnic_flow_in_flight_packets", Kind::Gauge, "Packets in flight on a flow.", |of| count(of.packets_in_flight)),
     ("rnic_flow_window_packets", Kind::Gauge, "Packets that a flow's window has room for.", |of| {
         Some(of.window_packets)
     }),

@@ -324,7 +324,7 @@ impl Session {
             while let Some(event) = nic.poll_connection_event() {
                 debug_assert!(
                     !matches!(event, ConnectionEvent::Established(_)),
-                    "nobody asks for connections any more"
+                    "no client asks for connections any more"
                 );
             }
         }

@@ -172,7 +172,7 @@ impl Control {
         match self.inbox.pop_front() {
             Some(text) => {
                 let message = serde_json::from_slice(&text);
-                message.map(Some).map_err(|error| self.protocol(format!("its message makes no sense: {error}")))
+                message.map(Some).map_err(|error| self.protocol(format!("its message is invalid: {error}")))
             }
             None if self.over => Err(self.end_of(nic)),
             None => Ok(None),

@@ -32,7 +32,7 @@ const SHARED_FIRST: usize = 2;
 
 impl Control for FixedWindow {
     const NAME: &'static str = "fixed-window";
-    const SUMMARY: &'static str = "so many packets, whatever happens: no congestion control";
+    const SUMMARY: &'static str = "a fixed window: no congestion control";
     const PARAMS: &'static [ParamSpec] = &[
         ParamSpec::count("window", 64, 1, 1_024, "packets, all flows of a connection together"),
         waits::RTO_MIN,

@@ -92,7 +92,7 @@ impl Control for Rttcc {
         },
         ParamSpec::count("ai", 96, 0, STEPS, "increase per good round trip, in 2^-20 of the line's rate"),
         ParamSpec::count("hai", 1_700, 0, STEPS, "increase per good period, in 2^-20 of the line's rate"),
-        ParamSpec::duration("hai_period", Duration::from_us(200), "so long no round trip is above the target"),
+        ParamSpec::duration("hai_period", Duration::from_us(200), "time without a round trip above the target"),
         ParamSpec::count("alpha", 100, 1, WHOLE, "decrease by the distance from the target, in thousandths"),
         ParamSpec::count("max_gain", 60, 0, WHOLE, "most that an increase for a period adds, in thousandths"),
         ParamSpec::count("max_cut", 30, 0, WHOLE, "most that a round trip takes off, in thousandths"),

@@ -84,7 +84,7 @@ impl Control for Timely {
         ParamSpec::rate("rate_min", BitRate::bps(100_000_000), "the rate never falls below this"),
         ParamSpec::switch("cut_on_loss", false, "a loss halves the rate, once per round trip (IRN section 4.3)"),
         ParamSpec::switch("limit_gradient", true, "a gradient above one counts as one"),
-        ParamSpec::switch("time_resent", false, "packets that are sent again are timed too (for go-back-N)"),
+        ParamSpec::switch("time_resent", false, "retransmitted packets are timed too (for go-back-N)"),
     ];
 
     fn start(_: &Params, view: &ControlView) -> (Self, ControlActions) {

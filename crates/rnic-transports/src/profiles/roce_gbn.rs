@@ -33,7 +33,7 @@ pub(super) fn profile() -> Profile {
     let schedule = SchedulePolicy::of::<RoundRobin>();
     Profile {
         name: "roce-gbn",
-        summary: "RoCEv2 with go-back-N: early packets are dropped, one loss resends all",
+        summary: "RoCEv2 with go-back-N: out-of-order packets are dropped, one loss resends all",
         protocol: Protocol::Roce,
         spaces: SequenceSpaces::Shared,
         acks: AckRule::OnRequest,

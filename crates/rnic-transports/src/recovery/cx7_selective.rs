@@ -49,12 +49,12 @@ impl Recovery for Cx7Selective {
             min: Duration::from_us(1).as_ps(),
             ..ParamSpec::duration("rto", Duration::from_us(320), "retransmission timeout (as go-back-N's)")
         },
-        ParamSpec::switch("repair_again", true, "a repair that is lost is sent again for a NACK, not only by timeout"),
+        ParamSpec::switch("repair_again", true, "a lost retransmission is resent on a NACK, not only by timeout"),
     ];
     const GAP_IS_LOSS: bool = true;
     const PLACEMENT: Placement = Placement::PlaceWrites;
     const FOOTPRINT: &'static [FootprintField] =
-        &[FootprintField::connection("packet sent again, at both ends; the next new one then", 3 * PSN_BITS)];
+        &[FootprintField::connection("retransmitted packet, at both ends; then the next new one", 3 * PSN_BITS)];
 
     fn start(_: &Params) -> Self {
         Self::zeroed()

@@ -65,7 +65,7 @@ impl Recovery for TcpSack {
             min: AT_LEAST_1_US,
             ..ParamSpec::duration("rto_max", Duration::from_secs(1), "a timeout never doubles beyond this")
         },
-        ParamSpec::count("dupthresh", 3, 1, 1 << 16, "a packet is lost when so many above it have arrived"),
+        ParamSpec::count("dupthresh", 3, 1, 1 << 16, "a packet is lost when this many above it have arrived"),
     ];
     const GAP_IS_LOSS: bool = true;
     const PLACEMENT: Placement = Placement::PlaceOutOfOrder;

@@ -74,7 +74,7 @@ impl fmt::Display for RejectReason {
             Self::UNSUPPORTED_REQUEST => "unsupported request",
             Self::INVALID_COMM_ID => "unknown communication id",
             Self::INVALID_COMM_INSTANCE => "communication id does not match",
-            Self::INVALID_SERVICE_ID => "nobody listens to the service",
+            Self::INVALID_SERVICE_ID => "no process listens to the service",
             Self::INVALID_TRANSPORT_SERVICE => "transport service not offered",
             Self::STALE_CONNECTION => "stale connection",
             Self::INVALID_PRIMARY_GID => "address not acceptable",

@@ -162,7 +162,7 @@ fn narrow_terminals_lose_whole_columns_those_of_least_use_first() {
     assert!(page.lines().all(|line| line.chars().count() <= 80) && !page.contains('…'), "{page}");
     let [device, pair] = ["process", "queue pair"].map(|head| page.lines().find(|line| line.contains(head)));
     let (device, pair) = (device.expect("heads"), pair.expect("heads"));
-    for kept in ["Gbit/s out", "in", "sent again", "timeouts"] {
+    for kept in ["Gbit/s out", "in", "retransmitted", "timeouts"] {
         assert!(device.contains(kept), "{kept}: {page}");
     }
     for kept in ["peer", "packet/s out", "again", "RTT"] {

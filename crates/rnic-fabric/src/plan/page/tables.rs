@@ -79,13 +79,7 @@ const TOP: Section = Section {
     keys: &[
         key("name", "text", Is(r#""""#), r#""my run""#, "stands in the report"),
         key("mtu", "number", Is("1024"), "4096", "payload bytes of a full packet: a multiple of 4, 256 to 8192"),
-        key(
-            "reads",
-            "number",
-            Is("16"),
-            "64",
-            "Reads and atomics of a queue pair under way at once, as adapters offer",
-        ),
+        key("reads", "number", Is("16"), "64", "Reads and atomics in flight on a queue pair, as adapters offer"),
         key(
             "payload",
             "words",
@@ -190,7 +184,7 @@ const PFC: Section = Section {
             "size, or `auto`",
             Is(r#""auto""#),
             r#""200KB""#,
-            "input-queued: pause above; `auto` leaves room for what is under way then",
+            "input-queued: pause above; `auto` leaves space for what is in flight then",
         )
         .with(r#"switch = { model = "input-queued", buffer = "240KB", pfc = {} }"#),
         key(
@@ -198,7 +192,7 @@ const PFC: Section = Section {
             "size, or `auto`",
             Is(r#""auto""#),
             r#""60KB""#,
-            "shared buffer: set aside for each port, for what is under way when it pauses",
+            "shared buffer: reserved for each port, for what is in flight when it pauses",
         )
         .with(r#"switch = { model = "shared-buffer", buffer = "8MB", pfc = {} }"#),
     ],
@@ -297,7 +291,7 @@ const NIC: Section = Section {
             .with("nic = { qpc_entries = 256, second_entries = 16384 }"),
         key("bus_latency", "duration", Is(r#""1.2us""#), r#""600ns""#, "of a read over the bus to the host"),
         key("bus_rate", "rate", Is(r#""126030769230bps""#), r#""252Gbps""#, "of the bus, each way"),
-        key("bus_reads", "number", Is("256"), "64", "reads over the bus under way"),
+        key("bus_reads", "number", Is("256"), "64", "reads over the bus in flight"),
         key(
             "wqe_fetch",
             "words",
@@ -427,7 +421,7 @@ const WORKLOAD: Section = Section {
             "bytes of a message, or of a command",
         )
         .with(CLOSED_LOOP),
-        key("depth", "number", Is("1"), "16", "messages of a queue pair, or commands of a host, under way at once")
+        key("depth", "number", Is("1"), "16", "messages of a queue pair, or commands of a host, in flight")
             .with(CLOSED_LOOP),
         key(
             "queue_pairs",
@@ -590,7 +584,7 @@ const RUN: Section = Section {
             "duration",
             Is(r#""50ms""#),
             r#""1s""#,
-            "without any useful packet for so long it has failed",
+            "a run without any useful packet for this time has failed",
         ),
         key("warmup", "duration", Is("0"), r#""1ms""#, "flows that start before are left out of averages"),
         key(
@@ -598,7 +592,7 @@ const RUN: Section = Section {
             "duration",
             Is("0"),
             r#""1ms""#,
-            "of a workload with a `duration`: messages of its last so long (of `poisson`: flows) are left out, too",
+            "of a workload with a `duration`: messages (of `poisson`: flows) of this last part are left out, too",
         )
         .with(
             "workload = { kind = \"closed-loop\", op = \"write\", message = \"64KiB\", duration = \"5ms\" \
