@@ -5,7 +5,7 @@
 //! refuses completes in error with the server's code, and the others go on. Payload is the program's: Falcon moves
 //! transactions and never touches bytes. The link and its clock are simulated.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 
 use rnic_base::{BitRate, Duration, Psn32, RandomStreams, Time};
@@ -20,7 +20,7 @@ use rnic_falcon::transaction::{
 };
 use rnic_policy::{Configured, Params};
 use rnic_transports::{control, paths, recovery};
-use rnic_wire::falcon::{CompletionCode, FlowLabel, Packet, Rsn, Ulp, UlpProtocol, WindowBases};
+use rnic_wire::falcon::{CompletionCode, FlowLabel, Packet, Ulp, UlpProtocol, WindowBases};
 
 /// Error codes of this protocol; Falcon carries them in the NACK that completes a call in error.
 const NO_SUCH_METHOD: u8 = 1;
@@ -30,7 +30,7 @@ const BAD_ARGUMENT: u8 = 2;
 #[derive(Default)]
 struct Rpc {
     /// Payload of Pushes that have arrived, by their number.
-    received: HashMap<Rsn, Vec<u8>>,
+    received: BTreeMap<u32, Vec<u8>>,
     /// Results that the server has to send.
     results: VecDeque<Vec<u8>>,
     /// Lines to print.
@@ -40,7 +40,7 @@ struct Rpc {
 
 impl UpperLayer for Rpc {
     fn push(&mut self, _: Time, request: &Request) -> PushReply {
-        let payload = self.received.remove(&request.rsn).unwrap_or_default();
+        let payload = self.received.remove(&request.rsn.value()).unwrap_or_default();
         let text = String::from_utf8_lossy(&payload).into_owned();
         if !self.is_server {
             self.log.push(format!("result: {text}"));
@@ -85,7 +85,7 @@ struct End {
     adaptive: AdaptiveEngine,
     rpc: Rpc,
     /// Payload of Pushes that were submitted, by their number.
-    sent: HashMap<Rsn, Vec<u8>>,
+    sent: BTreeMap<u32, Vec<u8>>,
     tag: u64,
 }
 
@@ -117,7 +117,7 @@ impl End {
         let connection = Connection::new(&config, &mut adaptive, 0)?;
         let resources = Resources::new(ResourceConfig::GBPS_200);
         let rpc = Rpc { is_server, ..Rpc::default() };
-        Ok(Self { connection, resources, adaptive, rpc, sent: HashMap::new(), tag: 0 })
+        Ok(Self { connection, resources, adaptive, rpc, sent: BTreeMap::new(), tag: 0 })
     }
 
     /// Submits a Push with this payload.
@@ -126,7 +126,7 @@ impl End {
         let (kind, length, payload_len) = (Kind::Push, len as u16, len as u32);
         let submission = Submission { kind, length, payload_len, ulp: None, tag: self.tag, continues: false };
         let rsn = self.connection.submit(&mut self.resources, &submission)?;
-        self.sent.insert(rsn, payload.to_vec());
+        self.sent.insert(rsn.value(), payload.to_vec());
         self.tag += 1;
         Ok(())
     }
@@ -135,13 +135,13 @@ impl End {
     fn transmit(&mut self, now: Time) -> Option<(Packet, FlowLabel, Vec<u8>)> {
         let departure = self.connection.transmit(now, &mut self.resources, &mut self.rpc)?;
         let rsn = departure.packet.body.rsn().filter(|_| departure.packet.payload_len > 0);
-        let payload = rsn.and_then(|rsn| self.sent.get(&rsn)).cloned().unwrap_or_default();
+        let payload = rsn.and_then(|rsn| self.sent.get(&rsn.value())).cloned().unwrap_or_default();
         Some((departure.packet, departure.label, payload))
     }
 
     fn receive(&mut self, now: Time, packet: &Packet, label: FlowLabel, payload: Vec<u8>) {
         if let Some(rsn) = packet.body.rsn().filter(|_| !payload.is_empty()) {
-            self.rpc.received.insert(rsn, payload);
+            self.rpc.received.insert(rsn.value(), payload);
         }
         let arrival = Arrival { packet, label, marked: false, hops: 1, csig: None };
         self.connection.receive(now, &arrival, &mut self.resources, &mut self.rpc);
