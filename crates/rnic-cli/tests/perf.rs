@@ -418,7 +418,7 @@ fn a_simulation_says_what_limited_it() {
         (&["--transport", "irn", "--count", "500"], "the link, which was full"),
         (&["--op", "send", "--size", "8", "--depth", "1"], "the operations in flight: 8 B"),
         (&["--set", "cap_packets=10", "--count", "100"], "cap_packets: 10 packets"),
-        (&["--transport", "roce-gbn", "--loss", "1%", "--count", "500"], "repair: "),
+        (&["--transport", "roce-gbn", "--loss", "1%", "--count", "500"], "recovery: "),
     ] {
         let words = [&["perf", "--wire", "sim", "--json"][..], more].concat();
         let said = rnic(&words).json()["limited_by"].as_str().unwrap_or_default().to_owned();
