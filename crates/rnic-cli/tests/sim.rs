@@ -121,11 +121,14 @@ fn a_capture_holds_packets() {
 fn a_run_that_its_limit_cuts_says_so() {
     let (_folder, plan) = folder();
     let said = run(&plan, &["--set", "run.limit=10us"]).ok();
-    assert!(said.out.contains("the limit of 10.0 us (run.limit) cut the run: 1 unfinished flows count"), "{said:#?}");
+    assert!(
+        said.out.contains("the run ended at its limit of 10.0 us (run.limit): 1 unfinished flows are left out"),
+        "{said:#?}"
+    );
     let later = r#"workload={ kind = "incast", senders = 1, bytes = "4KB", repeats = 2, interval = "5ms" }"#;
     let said = run(&plan, &["--set", later, "--set", "run.limit=1ms"]).ok();
     assert!(
-        said.out.contains("cut the run: flows that begin later, the first at 5.00 ms, are in no count"),
+        said.out.contains("(run.limit): flows that start later, the first at 5.00 ms, are not counted"),
         "{said:#?}"
     );
     assert!(!run(&plan, &[]).ok().out.contains("cut off"));
