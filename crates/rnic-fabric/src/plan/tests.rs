@@ -126,7 +126,7 @@ fn plans_that_are_probably_not_meant_are_told_so() {
     let short = warnings(&[("transport", r#"{ name = "roce-gbn", rto = "320us" }"#), LOSSLESS]);
     assert!(short.len() == 1 && short[0].contains("transport.rto is 320 us: under PFC"), "{short:?}");
     let deaf = warnings(&[("transport", r#"{ name = "roce-gbn", control = "dcqcn" }"#)]);
-    assert!(deaf.len() == 1 && deaf[0].contains("nobody marks"), "{deaf:?}");
+    assert!(deaf.len() == 1 && deaf[0].contains("no switch marks"), "{deaf:?}");
     let narrow = warnings(&[("transport", r#"{ name = "irn", cap_packets = 11 }"#)]);
     assert!(narrow.len() == 1 && narrow[0].contains("cap_packets is 11"), "{narrow:?}");
 }
