@@ -1,20 +1,20 @@
-//! Shared receive queues: one store of receives for many queue pairs.
+//! Shared receive queues: one pool of receives for many queue pairs.
 
 use std::collections::VecDeque;
 
 use crate::wr::Sge;
 use crate::{CqId, PdId, SrqId};
 
-/// What can be asked about a shared receive queue.
+/// Attributes of a shared receive queue that a program can query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SrqInfo {
-    /// Entries, at most.
+    /// Maximum number of entries.
     pub max_wr: u32,
-    /// Scatter/gather entries of each, at most.
+    /// Maximum number of scatter/gather entries of each.
     pub max_sge: u32,
-    /// Below how many there will be an event; 0 when there will be none.
+    /// Number of entries below which an event is raised; 0 when there will be none.
     pub limit: u32,
-    /// Entries that are posted and not claimed by a queue pair.
+    /// Number of entries posted and not claimed by a queue pair.
     pub posted: usize,
 }
 
@@ -23,15 +23,15 @@ pub struct SrqInfo {
 pub(crate) struct Srq {
     pub(crate) pd: PdId,
     entries: VecDeque<Entry>,
-    /// Scatter/gather lists of the entries, `sges_each` apiece, in step with `entries`.
+    /// Scatter/gather lists of the entries, `sges_each` per entry, in the same order as `entries`.
     sges: VecDeque<Sge>,
     sges_each: usize,
     capacity: usize,
-    /// Raise an event when fewer are left; zero when disarmed.
+    /// Number of entries below which an event is raised; zero when disarmed.
     limit: u32,
-    /// Queue pairs that take from here.
+    /// Number of queue pairs that consume from this queue.
     pub(crate) users: u32,
-    /// Of a queue of extended reliable connections: its XRC domain, and where what it receives completes.
+    /// For a queue of extended reliable connections: its XRC domain, and the completion queue of its receives.
     pub(crate) shared: Option<(u32, CqId)>,
 }
 
@@ -73,7 +73,7 @@ impl Srq {
         self.sges.extend(std::iter::repeat_n(Sge::default(), self.sges_each - sges.len()));
     }
 
-    /// Room for `capacity` entries, which are no fewer than there are.
+    /// Reserves space for `capacity` entries, which must be no fewer than there are.
     pub(crate) fn set_capacity(&mut self, capacity: u32) {
         self.capacity = capacity as usize;
         self.entries.reserve(self.capacity - self.entries.len());
@@ -92,7 +92,8 @@ impl Srq {
         self.limit = limit;
     }
 
-    /// Hands the oldest receive to `claim`; answers whether there was one, and whether the limit was reached by it.
+    /// Passes the oldest receive to `claim`; returns whether the limit was reached by it, or `None` when there was no
+    /// receive.
     pub(crate) fn take(&mut self, claim: impl FnOnce(u64, &[Sge])) -> Option<LimitReached> {
         let entry = self.entries.pop_front()?;
         let mut sges = [Sge::default(); rnic_base::limits::SGE_MAX];
@@ -102,24 +103,24 @@ impl Srq {
         claim(entry.wr_id, &sges[..entry.sge_count as usize]);
         let reached = self.limit > 0 && (self.entries.len() as u32) < self.limit;
         if reached {
-            // The event is one-shot (IBA 10.2.9.3): armed again by setting a limit.
+            // The event is one-shot (IBA 10.2.9.3): setting a limit arms it again.
             self.limit = 0;
         }
         Some(LimitReached(reached))
     }
 }
 
-/// Whether a claim took a shared receive queue below its limit.
+/// True when a claim took a shared receive queue below its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LimitReached(pub(crate) bool);
 
-/// State that only the target of an extended reliable connection has. The engine keeps it, so that other
-/// queue pairs are no larger.
+/// State that only the target of an extended reliable connection has. The engine stores it, so that other queue pairs
+/// do not grow.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// Its XRC domain.
+    /// XRC domain of the target.
     pub(crate) domain: u32,
-    /// The queue of the message under way.
+    /// Shared receive queue of the current message.
     pub(crate) current: Option<SrqId>,
 }
 

@@ -1,4 +1,4 @@
-//! The service of a queue pair, its states, and the changes that are legal.
+//! The service of a queue pair, its states, and the legal transitions.
 //!
 //! ```text
 //!   Reset --> Init --> ReadyToReceive --> ReadyToSend <--> SendQueueDrained
@@ -9,41 +9,41 @@
 //! ```
 //!
 //! InfiniBand Architecture volume 1, section 10.3.1. The send-queue-error state exists only for unreliable services: a
-//! request that fails there hurts nobody but the requests behind it, and receiving goes on. A queue pair goes into it
-//! by itself.
+//! request that fails there affects only the requests behind it, and receiving continues. A queue pair enters it by
+//! itself.
 
-/// What a queue pair promises: `ibv_qp_type`.
+/// Service guarantee of a queue pair: `ibv_qp_type`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Service {
-    /// Messages arrive once, whole and in order, or the queue pair fails.
+    /// Messages arrive once, complete and in order, or the queue pair fails.
     #[default]
     ReliableConnection,
-    /// Messages arrive whole and in order, or not at all. Sends and Writes only.
+    /// Messages arrive complete and in order, or not at all. Sends and Writes only.
     UnreliableConnection,
-    /// Messages of one packet, each to a peer of its own, arrive or do not.
+    /// Messages of one packet, each addressed to its own peer, without guarantee of delivery.
     UnreliableDatagram,
 }
 
 /// The state of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum QpState {
-    /// Fresh: knows nothing, does nothing.
+    /// Initial state: nothing is configured, no operation is permitted.
     Reset,
     /// Receives may be posted.
     Init,
-    /// Knows its peer: packets are received.
+    /// The peer is configured: packets are received.
     ReadyToReceive,
     /// Fully operational.
     ReadyToSend,
-    /// No new requests leave; those under way complete.
+    /// No new requests are sent; those in flight complete.
     SendQueueDrained,
-    /// A send request of an unreliable service has failed: those behind it are flushed, and receiving goes on.
+    /// A send request of an unreliable service has failed: those behind it are flushed, and receiving continues.
     SendQueueError,
-    /// Everything posted is flushed.
+    /// All posted work requests are flushed.
     Error,
 }
 
-/// Every legal change beside those to `Reset` and `Error`, which are always legal.
+/// Legal transitions other than those to `Reset` and `Error`, which are always legal.
 const TRANSITIONS: &[(QpState, QpState)] = &[
     (QpState::Reset, QpState::Init),
     (QpState::Init, QpState::Init),
@@ -57,24 +57,24 @@ const TRANSITIONS: &[(QpState, QpState)] = &[
 ];
 
 impl QpState {
-    /// Whether the change to `to` is legal.
+    /// Returns whether the transition to `to` is legal.
     pub fn may_become(self, to: Self) -> bool {
         matches!(to, Self::Reset | Self::Error) || TRANSITIONS.contains(&(self, to))
     }
 
-    /// Whether the peer's requests are served.
+    /// Returns whether the peer's requests are served.
     #[inline]
     pub(crate) fn receives(self) -> bool {
         matches!(self, Self::ReadyToReceive | Self::ReadyToSend | Self::SendQueueDrained | Self::SendQueueError)
     }
 
-    /// Whether send requests may be posted. Those that come too late are flushed.
+    /// Returns whether send requests may be posted. Those posted too late are flushed.
     #[inline]
     pub(crate) fn takes_sends(self) -> bool {
         !matches!(self, Self::Reset | Self::Init | Self::ReadyToReceive)
     }
 
-    /// Whether own requests may be under way.
+    /// Returns whether local requests may be in flight.
     #[inline]
     pub(crate) fn sends(self) -> bool {
         matches!(self, Self::ReadyToSend | Self::SendQueueDrained)

@@ -1,4 +1,4 @@
-//! What is counted.
+//! Statistics: counters of queue pairs and of the engine.
 
 use rnic_falcon::adaptive::EventCounts;
 use rnic_falcon::delivery::{Delivery, DeliveryCounters};
@@ -7,32 +7,32 @@ use rnic_policy::paths::FLOWS_MAX;
 
 use crate::error::DropReason;
 
-/// Why a queue pair with work did not send when it was asked.
+/// Reason why a queue pair with work did not send in its scheduling turn.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum WaitReason {
-    /// As many packets in flight as the profile's cap or bitmap allows.
+    /// The packets in flight have reached the limit of the profile's cap or bitmap.
     Cap,
-    /// As many in flight as the congestion window allows.
+    /// The packets in flight have reached the congestion window.
     Window,
-    /// The congestion control's or scheduler's rate says later.
+    /// The rate of the congestion control or scheduler delays the packet.
     Rate,
-    /// As many in flight to this peer as its receive buffer takes.
+    /// The packets in flight to this peer have reached the capacity of its receive buffer.
     PeerWindow,
-    /// As many reads and atomics outstanding as the responder serves.
+    /// The outstanding reads and atomics have reached the number that the responder serves.
     ReadLimit,
     /// A fence waits for earlier reads and atomics.
     Fence,
-    /// The receiver said that it is not ready.
+    /// The receiver has sent a receiver-not-ready NAK.
     ReceiverNotReady,
-    /// As many messages under way as receives are posted at the other end.
+    /// The messages in flight have reached the number of receives posted at the other end.
     Credits,
 }
 
 impl WaitReason {
-    /// How many there are.
+    /// Number of wait reasons.
     pub const COUNT: usize = 8;
-    /// All of them, in the order of their numbers.
+    /// All wait reasons, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Cap,
         Self::Window,
@@ -48,15 +48,15 @@ impl WaitReason {
 /// Counters of one queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QpStats {
-    /// Requests and responses with a new sequence number.
+    /// Requests and responses sent with a new sequence number.
     pub packets_sent: u64,
-    /// Requests and responses sent again.
+    /// Requests and responses retransmitted.
     pub packets_retransmitted: u64,
     /// Timeouts on which recovery acted.
     pub timeouts: u32,
-    /// NACKs taken.
+    /// NACKs accepted.
     pub nacks: u32,
-    /// Receiver-not-ready NAKs taken.
+    /// Receiver-not-ready NAKs accepted.
     pub rnr_naks: u32,
     /// Receiver-not-ready NAKs sent.
     pub rnr_naks_sent: u32,
@@ -65,81 +65,83 @@ pub struct QpStats {
 /// Counters of the whole engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EngineStats {
-    /// Requests and responses with a new sequence number.
+    /// Requests and responses sent with a new sequence number.
     pub packets_sent: u64,
-    /// Requests and responses sent again.
+    /// Requests and responses retransmitted.
     pub packets_retransmitted: u64,
-    /// Acknowledgements of every kind, and CNPs, sent.
+    /// Acknowledgements of every type, and CNPs, sent.
     pub acks_sent: u64,
-    /// Packets handed to [`crate::Engine::receive`].
+    /// Packets passed to [`crate::Engine::receive`].
     pub packets_received: u64,
-    /// Of these, early and kept.
+    /// Received packets that were out of order and kept.
     pub packets_early: u64,
-    /// Of these, seen before.
+    /// Received packets that were duplicates.
     pub packets_duplicate: u64,
-    /// Of these, Read requests that the peer has submitted again, as their timestamps say (FaSR).
+    /// Received Read requests that the peer has submitted again, according to their timestamps (FaSR).
     pub reads_resubmitted: u64,
     /// Timeouts on which recovery acted.
     pub timeouts: u64,
-    /// Waits shorter than a timeout after which packets were sent once more to hear from the peer.
+    /// Waits shorter than a timeout after which packets were retransmitted to obtain a response from the peer.
     pub probes: u64,
-    /// NACKs taken.
+    /// NACKs accepted.
     pub nacks: u64,
     /// Receiver-not-ready NAKs sent.
     pub rnr_naks_sent: u64,
-    /// Packets of reliable connections that came with the mark of congestion.
+    /// Packets of reliable connections that arrived with a congestion mark.
     pub marks_received: u64,
     /// Congestion notifications (CNP) sent.
     pub cnps_sent: u64,
-    /// Congestion notifications taken.
+    /// Congestion notifications accepted.
     pub cnps_received: u64,
-    /// Acknowledgements folded into later ones because the control queue was full.
+    /// Acknowledgements merged into later ones because the control queue was full.
     pub acks_folded: u64,
-    /// Times a queue pair had to wait, by [`WaitReason`].
+    /// Number of times that a queue pair had to wait, by [`WaitReason`].
     pub waits: [u64; WaitReason::COUNT],
-    /// Packets not used, by [`DropReason`].
+    /// Packets dropped, by [`DropReason`].
     pub drops: [u64; DropReason::COUNT],
 }
 
-/// Counters of FaSR's shared pool. What is in use counts both ends of connections; paths and recoveries, receivers.
+/// Counters of FaSR's shared pool. Usage counters include both ends of connections; path and recovery counters include
+/// receivers only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PoolStats {
-    /// Early or repairing packets that took no bitmap.
+    /// Out-of-order or gap-filling packets that needed no bitmap.
     pub fast_path: u64,
-    /// Early or repairing packets that did.
+    /// Out-of-order or gap-filling packets that needed a bitmap.
     pub slow_path: u64,
-    /// Recoveries begun, at either end.
+    /// Recoveries started, at either end.
     pub recoveries: u64,
-    /// Receivers' recoveries that ended and never had a block.
+    /// Receivers' recoveries that have finished and never had a block.
     pub recoveries_without_blocks: u64,
-    /// Receivers' recoveries that ended, by the number of packets lost in them; the last counts all above.
+    /// Receivers' recoveries that have finished, by the number of packets lost in them; the last element counts all
+    /// higher numbers.
     pub losses_per_recovery: [u64; 17],
     /// Receivers' recoveries in which the loss counter overflowed.
     pub overflows: u64,
-    /// Times that a bitmap was given back because one packet was missing only.
+    /// Number of times that a bitmap was released because only one packet was missing.
     pub slow_to_fast: u64,
-    /// Times that a queue pair fell back to go-back-N because the pool was empty.
+    /// Number of times that a queue pair fell back to go-back-N because the pool was empty.
     pub fallbacks: u64,
-    /// Selective acknowledgements that a sender could not note because no block was free.
+    /// Selective acknowledgements that a sender could not record because no block was free.
     pub unrecorded: u64,
-    /// Packets dropped because they came between a hole and the highest packet (answered by FNACK).
+    /// Packets dropped because they arrived between a gap and the highest packet (FNACK was sent).
     pub misplaced: u64,
-    /// Accesses that had to walk a list of blocks to its middle.
+    /// Accesses that had to traverse a list of blocks to its middle.
     pub traversals: u64,
-    /// Blocks looked at to find the next missing packet.
+    /// Blocks read to find the next missing packet.
     pub blocks_visited: u64,
-    /// Units taken now.
+    /// Units in use now.
     pub units_in_use: u64,
-    /// Units taken, at most.
+    /// Maximum number of units in use.
     pub units_in_use_max: u64,
-    /// Blocks taken now.
+    /// Blocks in use now.
     pub blocks_in_use: u64,
-    /// Blocks taken, at most.
+    /// Maximum number of blocks in use.
     pub blocks_in_use_max: u64,
 }
 
 impl PoolStats {
-    /// The sum of two pools.
+    /// Returns the sum of the counters of two pools.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         let Self { losses_per_recovery, .. } = &mut self;
@@ -163,29 +165,30 @@ impl PoolStats {
     }
 }
 
-/// What Falcon's connections share, and what they have done.
+/// Shared resources of Falcon's connections, and their counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FalconStats {
-    /// Nothing is held.
+    /// True when no resource is held.
     pub is_idle: bool,
-    /// Room that was asked for and not there: for packets that came, requests that were to leave, and answers.
+    /// Number of refused requests for buffer space: for packets received, requests to be sent, and responses.
     pub refused: u64,
-    /// How full the room for the requests of others is, 0 to 31.
+    /// Occupancy of the buffer space for the requests of peers, 0 to 31.
     pub rx_level: u8,
-    /// Times that a queue pair had to wait for resources (Xoff, F-34).
+    /// Number of times that a queue pair had to wait for resources (Xoff, F-34).
     pub pauses: u64,
-    /// How full the fullest part has been, in thousandths: of its contexts, and of its buffers (F-31).
+    /// Highest occupancy of the fullest part so far, in thousandths: of its contexts, and of its buffers (F-31).
     pub fullest: Amount,
-    /// What became of events for adaptive engines.
+    /// Counters of events for adaptive engines.
     pub events: EventCounts,
-    /// Sums over all connections, those that have ended included.
+    /// Sums over all connections, including those that no longer exist.
     pub delivery: DeliveryCounters,
-    /// Times that a flow took another path, of these: flow 0 of every connection, flow 1 of every one, and so on.
+    /// Number of times that a flow changed its path, by flow index: flow 0 of every connection, flow 1 of every one,
+    /// and so on.
     pub moves: [u64; FLOWS_MAX],
 }
 
 impl FalconStats {
-    /// What a connection has done counts too.
+    /// Adds the counters of a connection.
     pub fn add(&mut self, delivery: &Delivery) {
         self.delivery.add(&delivery.counters());
         self.moves.iter_mut().zip(delivery.moves()).for_each(|(sum, more)| *sum += more);

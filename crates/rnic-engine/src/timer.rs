@@ -1,9 +1,9 @@
-//! Who must be woken when.
+//! Wake-up times of the queue pairs.
 //!
 //! One entry in a heap per queue pair, for the earliest of its deadlines. Deadlines move all the time (every
-//! acknowledgement restarts a timeout) and nearly always to later: so an entry is not touched when its deadline moves
-//! back; when it comes up, the queue pair is asked what is really due and armed anew. A timeout costs a store per
-//! packet, and a heap operation per timeout period.
+//! acknowledgement restarts a timeout) and nearly always to later: so an entry is not changed when its deadline moves
+//! to later; when the entry expires, the queue pair checks which deadlines are really due and is armed anew. A timeout
+//! costs a store per packet, and a heap operation per timeout period.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -43,30 +43,31 @@ impl Deadline {
     }
 }
 
-/// The wake-ups of all queue pairs.
+/// Wake-ups of all queue pairs.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    /// (when, queue pair slot). Entries whose queue pair has moved its wake-up are stale and ignored.
+    /// Heap of (deadline, queue pair slot). Entries whose queue pair has moved its wake-up are stale and ignored.
     heap: BinaryHeap<Reverse<(Deadline, u32)>>,
-    /// Entries that there is room for.
+    /// Number of entries for which space is reserved.
     expected: usize,
-    /// Deadlines that are far away, and taken back when nothing waits for them: a simulation would go on until then.
+    /// Deadlines in the distant future, which are removed when nothing waits for them: a simulation would otherwise run
+    /// until then.
     far: BTreeSet<(Deadline, u32)>,
 }
 
 impl Timers {
-    /// Makes room for so many more entries.
+    /// Reserves space for `entries` more entries.
     pub(crate) fn expect(&mut self, entries: usize) {
         self.expected += entries;
         self.heap.reserve(self.expected.saturating_sub(self.heap.len()));
     }
 
-    /// Whoever needed room for so many is gone.
+    /// Releases the reservation of `entries` entries, whose user no longer exists.
     pub(crate) fn expect_no_more(&mut self, entries: usize) {
         self.expected -= entries;
     }
 
-    /// Makes sure that `slot` wakes at `deadline` or earlier; `armed` is where its present entry stands.
+    /// Ensures that `slot` wakes at `deadline` or earlier; `armed` is the deadline of its present entry.
     #[inline]
     pub(crate) fn arm(&mut self, slot: u32, deadline: Deadline, armed: &mut Deadline) {
         if deadline < *armed {
@@ -86,7 +87,7 @@ impl Timers {
         self.far.first().map_or(next, |(far, _)| next.min(*far)).time()
     }
 
-    /// Moves the far deadline of `slot` from `from` to `to`, exactly.
+    /// Moves the distant deadline of `slot` from `from` to `to`, exactly.
     #[cold]
     pub(crate) fn move_far(&mut self, slot: u32, from: Deadline, to: Deadline) {
         self.far.remove(&(from, slot));
@@ -95,7 +96,7 @@ impl Timers {
         }
     }
 
-    /// Has the entries that come first brought near, and where the heap ends.
+    /// Prefetches the first entries and the end of the heap.
     #[inline]
     pub(crate) fn prefetch(&self) {
         let entries = self.heap.as_slice();
@@ -104,8 +105,8 @@ impl Timers {
         prefetch_at(entries, entries.len().wrapping_sub(1));
     }
 
-    /// Whose turn comes before `horizon`, by and large: of the first few of the heap, which has only its very first in
-    /// order.
+    /// Returns approximately the slots that are due before `horizon`: those among the first few heap entries, of which
+    /// only the very first is in order.
     #[inline]
     pub(crate) fn few_until(&self, horizon: Time) -> impl Iterator<Item = u32> {
         let end = Deadline::at(horizon);
@@ -113,7 +114,7 @@ impl Timers {
         first.map(|Reverse((_, slot))| *slot)
     }
 
-    /// The next entry that is due, with its deadline.
+    /// Removes and returns the next entry that is due, with its deadline.
     #[inline]
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<(Deadline, u32)> {
         let is_due = self.heap.peek().is_some_and(|Reverse((deadline, _))| deadline.is_due(now));
@@ -130,10 +131,10 @@ impl Timers {
     }
 }
 
-/// The first entry, and two generations behind it in the heap.
+/// Number of entries considered: the first entry, and two levels behind it in the heap.
 const FEW: usize = 7;
 
-/// Entries near the top: whoever comes down from there passes one of each generation.
+/// Number of entries near the top that are prefetched: an entry that sifts down from the top passes one of each level.
 const TOUCHED: usize = 31;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A profile, prepared: what the packet path asks of it, answered once.
+//! Preprocessed profile: values that the packet path needs, computed once.
 
 use std::sync::Arc;
 
@@ -13,63 +13,66 @@ use rnic_wire::Format;
 use crate::state::Service;
 use crate::wq::WqeOp;
 
-/// A [`Profile`] that has been checked and unfolded. Queue pairs share one by reference.
+/// A [`Profile`] that has been checked and expanded. Queue pairs share one by reference.
 #[derive(Clone, Debug)]
 pub struct Transport {
     pub(crate) profile: Profile,
     pub(crate) format: Format,
-    /// Later Write packets have FaSR's short addresses.
+    /// True when later Write packets have FaSR's short addresses.
     pub(crate) short_addresses: bool,
-    /// Its headers are not RoCE's alone: IRN's or FaSR's extensions. Set for Falcon too, where nothing asks.
+    /// True when the headers include extensions of IRN or FaSR. Set for Falcon too, where it is not used.
     pub(crate) extended: bool,
     pub(crate) service: Service,
-    /// What may be posted: a bit for each kind of send queue entry.
+    /// Permitted operations: a bit for each type of send queue entry.
     pub(crate) operations: u16,
-    /// The same for unreliable connections and for unreliable datagrams.
+    /// Variants of this transport for unreliable connections and for unreliable datagrams.
     unreliable: Option<[Arc<Self>; 2]>,
-    /// A request takes one number, whatever its answer is like: requests and responses have sequence spaces of their
-    /// own, or responses are packets of the responder's.
+    /// True when a request takes one number, independent of its response: requests and responses have separate sequence
+    /// spaces, or responses are packets of the responder's.
     pub(crate) split: bool,
-    /// Responses are packets of the responder's own, in the windows of its requests (FaSR). Implies `split`.
+    /// True when responses are packets of the responder's own, in the windows of its requests (FaSR). Implies `split`.
     pub(crate) scheduled: bool,
-    /// Early packets are placed, not dropped.
+    /// True when out-of-order packets are placed, not dropped.
     pub(crate) places_early: bool,
-    /// Of early packets only Writes and Read responses are placed, and acknowledgements do not say which have come.
-    /// Implies `places_early`.
+    /// True when only Writes and Read responses among out-of-order packets are placed, and acknowledgements do not
+    /// report which have arrived. Implies `places_early`.
     pub(crate) places_writes_only: bool,
-    /// A Write waits for earlier ones that overlap it: off where packets are placed in order, and so are bytes.
+    /// True when a Write waits for earlier ones that overlap it: off where packets are placed in order, and so are
+    /// bytes.
     pub(crate) fences_overlaps: bool,
-    /// Acknowledgements say how many receives are posted, and requesters keep to it.
+    /// True when acknowledgements carry the number of posted receives, and requesters do not exceed it.
     pub(crate) credits: bool,
-    /// Receivers report gaps.
+    /// True when receivers report gaps.
     pub(crate) reports_gaps: bool,
-    /// What is sent again leaves so long after that was found, at the earliest.
+    /// Minimum time between the decision to retransmit a packet and its transmission.
     pub(crate) retransmit_fetch: Duration,
-    /// Timers run from the last packet sent.
+    /// True when timers run from the last packet sent.
     pub(crate) times_last_sent: bool,
-    /// Every packet is acknowledged.
+    /// True when every packet is acknowledged.
     pub(crate) acks_every_packet: bool,
-    /// Otherwise: one in so many asks for it.
+    /// Interval, in packets, at which packets request an acknowledgement where not every packet is acknowledged.
     pub(crate) ack_every_packets: u32,
     pub(crate) in_flight_max: u64,
-    /// Width of the bitmaps, rounded up to one that exists.
+    /// Width of the bitmaps in bits, rounded up to an available one.
     pub(crate) window_bits: u32,
-    /// How far ahead of the expected packet a receiver keeps what comes early; 1 where it keeps nothing.
+    /// Distance from the expected packet, in packets, up to which a receiver keeps out-of-order packets; 1 where it
+    /// keeps none.
     pub(crate) early_reach: u32,
-    /// Bits of early packets lie in a pool of this shape, and the receiver counts what it misses: FaSR.
+    /// Shape of the pool that stores the bits of out-of-order packets, where the receiver counts missing packets: FaSR.
     pub(crate) pool: Option<PoolShape>,
-    /// How long a requester waits for a sign of life from a responder that owes it data, per retry: many timeouts of
-    /// the responder, so that its own recovery comes first.
+    /// Time that a requester waits for any packet from a responder that owes it data, per retry: many timeouts of the
+    /// responder, so that its own recovery comes first.
     pub(crate) response_patience: Duration,
-    /// The same of a responder whose timeouts have grown as far as they do.
+    /// Same as `response_patience`, for a responder whose timeouts have reached their maximum.
     response_patience_max: Duration,
-    /// Timeouts follow what is measured, and what a path takes is found out from what is lost on it.
+    /// True when timeouts are derived from measurements, and the capacity of a path is determined from the losses on
+    /// it.
     pub(crate) measured: bool,
-    /// The longest timeout of the transport's own, which a peer's patience is counted in.
+    /// Longest timeout configured for the transport, which is the unit of the time that a peer may be silent.
     nominal_timeout: Duration,
     pub(crate) recovery_interest: Interest,
     pub(crate) control_interest: ControlInterest,
-    /// Somebody wants to know round-trip times.
+    /// True when a policy uses round-trip times.
     pub(crate) times_packets: bool,
     pub(crate) path_per_packet: bool,
     pub(crate) schedule_listens: bool,
@@ -79,7 +82,7 @@ impl Transport {
     /// Prepares `profile`.
     ///
     /// # Errors
-    /// When its parts do not fit together.
+    /// When its parts are not compatible.
     pub fn new(profile: Profile) -> Result<Self, ProfileError> {
         profile.check()?;
         let places_early = match profile.protocol.falcon() {
@@ -95,7 +98,7 @@ impl Transport {
                 Protocol::Roce => Format::RoceV2,
                 Protocol::Irn => Format::Irn,
                 Protocol::Fasr => Format::Fasr,
-                // No packet of a reliable connection is compared with it.
+                // This value is never compared with a packet of a reliable connection.
                 Protocol::Falcon(_) => Format::RoceV2,
             },
             short_addresses: profile.protocol == Protocol::Fasr,
@@ -140,20 +143,20 @@ impl Transport {
         Ok(transport)
     }
 
-    /// How long to wait for a sign of life after so many such waits in vain: where timeouts double, so does this, so
-    /// that a responder that backs off comes to its last retry first.
+    /// Returns the time to wait for any packet from the responder after `silent_periods` such waits without one: it
+    /// doubles where timeouts double, so that a responder that backs off reaches its last retry first.
     pub(crate) fn response_patience_after(&self, silent_periods: u32) -> Duration {
         let longer = self.response_patience.saturating_mul(1 << silent_periods.min(DOUBLINGS_MAX));
         longer.min(self.response_patience_max)
     }
 
-    /// How long a peer may be silent, where timeouts follow what is measured: as long as the transport's own timeouts
-    /// would take for the first try and `retry_count` more.
+    /// Returns the time that a peer may be silent, where timeouts are derived from measurements: the time that the
+    /// transport's configured timeouts would take for the first try and `retry_count` more.
     pub(crate) fn patience(&self, retry_count: u32) -> Duration {
         self.nominal_timeout.saturating_mul(u64::from(retry_count) + 1)
     }
 
-    /// What is left of it for `service`.
+    /// Returns the variant of this transport for `service`, without the features that it does not support.
     fn as_unreliable(&self, service: Service) -> Self {
         Self {
             format: match service {
@@ -177,7 +180,7 @@ impl Transport {
         }
     }
 
-    /// This transport for queue pairs of `service`.
+    /// Returns this transport for queue pairs of `service`.
     pub(crate) fn for_service(self: &Arc<Self>, service: Service) -> Arc<Self> {
         let [connection, datagram] = match &self.unreliable {
             Some(unreliable) => unreliable,
@@ -190,29 +193,29 @@ impl Transport {
         })
     }
 
-    /// The profile it was made from.
+    /// Returns the profile from which it was built.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// Returns what its reliable connections are made of, when their packets are Falcon's.
+    /// Returns the Falcon parameters of its reliable connections, when their packets are Falcon's.
     pub fn falcon(&self) -> Option<&FalconShape> {
         self.profile.protocol.falcon().filter(|_| self.service == Service::ReliableConnection)
     }
 
-    /// The headers of the packets of its reliable connections, when they are of the RoCE family.
+    /// Returns the header format of the packets of its reliable connections, when they are of the RoCE family.
     pub fn format(&self) -> Format {
         self.format
     }
 }
 
-/// The patience that goes with a timeout.
+/// Returns the response patience that corresponds to a timeout.
 fn many(rto: Option<Duration>) -> Duration {
     rto.map_or(Duration::MAX, |rto| rto.saturating_mul(PATIENCE_TIMEOUTS))
 }
 
-/// IRN's longer timeout is 3.2 times its first one; ten leave room for three of them.
+/// Patience in units of the first timeout: IRN's longer timeout is 3.2 times its first one, so ten cover three of them.
 const PATIENCE_TIMEOUTS: u64 = 10;
 
-/// From a microsecond to more than a week: no timeout is longer.
+/// Maximum number of doublings: from a microsecond to more than a week, which no timeout exceeds.
 const DOUBLINGS_MAX: u32 = 40;

@@ -1,10 +1,10 @@
-//! Unreliable services: nothing is acknowledged, nothing is sent again.
+//! Unreliable services: no packet is acknowledged or retransmitted.
 //!
 //! Source: InfiniBand Architecture volume 1, section 9.8, and 10.3.1 for the send-queue-error state. A request
-//! completes when its last packet has been handed out; what arrives is delivered or dropped without a word. No window,
-//! no timer, no congestion control: those all live on acknowledgements. Packets count against the credit of a peer that
-//! has a limit, until the body says that they have arrived ([`crate::Engine::settle`]).
-//! [`connection`] and [`datagram`] hold what the two services do with a packet that comes in.
+//! completes when its last packet has been passed to the driver; packets that arrive are delivered or dropped without a
+//! response. There is no window, no timer, no congestion control: all of these depend on acknowledgements. Packets
+//! count against the credit of a peer that has a limit, until the driver reports that they have arrived
+//! ([`crate::Engine::settle`]). [`connection`] and [`datagram`] handle received packets of the two services.
 
 mod connection;
 mod datagram;
@@ -29,16 +29,16 @@ use crate::verbs::head::Head;
 use crate::wq::SendWqe;
 use crate::wr::SendFlags;
 
-/// What carries a queue pair of an unreliable service.
+/// Protocol state of a queue pair of an unreliable service.
 #[derive(Debug)]
 pub(crate) struct UnreliableEnd {
-    /// Paths and the turn; nothing regulates.
+    /// Paths and the scheduling turn; congestion control is not used.
     shared: ConnShared,
-    /// The number of the next packet.
+    /// Sequence number of the next packet to send.
     next: Seq,
-    /// The number of the packet that is expected.
+    /// Sequence number of the packet that is expected.
     expected: Seq,
-    /// The key that datagrams must have.
+    /// Queue key that datagrams must carry.
     qkey: u32,
 }
 
@@ -47,12 +47,12 @@ impl UnreliableEnd {
         Self { shared: ConnShared::new(), next: Seq::UNSET, expected: Seq::UNSET, qkey: 0 }
     }
 
-    /// Returns the key that datagrams must have.
+    /// Returns the queue key that datagrams must carry.
     pub(crate) fn qkey(&self) -> u32 {
         self.qkey
     }
 
-    /// Has datagrams have the key `qkey`.
+    /// Sets the queue key that datagrams must carry to `qkey`.
     pub(crate) fn set_qkey(&mut self, qkey: u32) {
         self.qkey = qkey;
     }
@@ -62,12 +62,12 @@ impl UnreliableEnd {
         [self.next, self.expected]
     }
 
-    /// Begins to take in packets, numbered from `start` on.
+    /// Starts receiving packets, numbered from `start` on.
     pub(crate) fn begin_receiving(&mut self, start: Seq) {
         self.expected = start;
     }
 
-    /// Begins to send, with packets numbered from `start` on.
+    /// Starts sending, with packets numbered from `start` on.
     pub(crate) fn begin_sending(&mut self, verbs: &mut Verbs, core: &mut Core, start: Seq) {
         if verbs.send.start == Seq::UNSET {
             verbs.send.start = start;
@@ -77,7 +77,7 @@ impl UnreliableEnd {
         self.shared.start(&verbs.head, core, 0);
     }
 
-    /// New work is queued.
+    /// Enters the ring of ready senders when new work is queued.
     #[inline]
     pub(crate) fn on_work(&mut self, verbs: &Verbs, core: &mut Core) {
         if verbs.send.queue.has_unsent() {
@@ -85,7 +85,7 @@ impl UnreliableEnd {
         }
     }
 
-    /// Goes on with the turn, or goes to the end of the ring.
+    /// Continues the scheduling turn, or moves to the end of the ring.
     fn end_of_turn(&mut self, verbs: &Verbs, core: &mut Core) {
         if self.shared.goes_on(verbs.send.queue.has_unsent()) {
             self.shared.requests_queued = true;
@@ -95,8 +95,8 @@ impl UnreliableEnd {
         }
     }
 
-    /// The payload of the packet in `core.out` cannot be read: the packet does not leave, and its entry fails. The
-    /// entry may have completed with it: nobody has seen that completion.
+    /// Handles a payload in `core.out` that cannot be read: the packet is not sent, and its entry fails. The entry may
+    /// have completed with this packet; the program has not polled that completion yet, so it is removed.
     pub(crate) fn fault_payload(&mut self, verbs: &mut Verbs, core: &mut Core) {
         let Verbs { head, send, .. } = &mut *verbs;
         let queue = &mut send.queue;
@@ -111,7 +111,7 @@ impl UnreliableEnd {
         fail(verbs, core, WcStatus::LocalProtection);
     }
 
-    /// Makes the next packet, in `core.out`, if there is one. The ring has let go of this queue pair.
+    /// Builds the next packet, in `core.out`, if there is one. The ring has already removed this queue pair.
     #[inline(never)]
     pub(crate) fn transmit(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
         self.shared.requests_queued = false;
@@ -145,7 +145,8 @@ impl UnreliableEnd {
         true
     }
 
-    /// Makes the next packet of the entry at `queue.next`; false when its local memory is not what its keys say.
+    /// Builds the next packet of the entry at `queue.next`; returns false when the keys of its local memory do not
+    /// permit access to it.
     fn build(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
         let Verbs { head, send, .. } = &*verbs;
         let (counter, index) = (send.queue.next, send.queue.sent_of_next);
@@ -169,8 +170,8 @@ impl UnreliableEnd {
         if let Headers::Datagram { queue_key, .. } = &mut packet.headers
             && *queue_key >> 31 != 0
         {
-            // Privileged keys are for those who may set them, and a queue pair's own key has been set by one (IBA
-            // 10.2.5).
+            // A privileged queue key in a request is replaced by the queue pair's own key, which was set by a program
+            // permitted to do so (IBA 10.2.5).
             *queue_key = self.qkey;
         }
         core.out.kind = TransmitKind::Request;
@@ -179,13 +180,14 @@ impl UnreliableEnd {
         true
     }
 
-    /// Returns whether a packet of `format` from `peer` is for this queue pair, and it receives.
+    /// Returns whether a packet of `format` from `peer` is for this queue pair, and the queue pair is in a receiving
+    /// state.
     pub(crate) fn accepts(&self, head: &Head, peer: PeerId, format: Format) -> bool {
         let is_peer = head.transport.service == Service::UnreliableDatagram || head.peer() == peer;
         is_peer && head.transport.format == format && head.state.receives()
     }
 
-    /// Takes a packet that is for this queue pair.
+    /// Receives a packet that is for this queue pair.
     pub(crate) fn receive<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
@@ -209,7 +211,7 @@ impl UnreliableEnd {
     }
 }
 
-/// Does what is next of which nothing travels.
+/// Executes the next entries that send no packet.
 #[inline]
 fn do_local_work(verbs: &mut Verbs, core: &mut Core) {
     while verbs.send.local_is_next() && verbs.head.state.sends() && verbs.head.state != QpState::SendQueueDrained {
@@ -221,7 +223,7 @@ fn do_local_work(verbs: &mut Verbs, core: &mut Core) {
     }
 }
 
-/// Returns where the packets of a request go.
+/// Returns the destination of a request's packets.
 fn destination(head: &Head, wqe: &SendWqe) -> (PeerId, Qpn) {
     match head.transport.service {
         Service::UnreliableDatagram => (PeerId(wqe.remote as u32), Qpn::new(wqe.sn)),
@@ -229,7 +231,7 @@ fn destination(head: &Head, wqe: &SendWqe) -> (PeerId, Qpn) {
     }
 }
 
-/// The oldest entry of the send queue fails: those behind it are flushed, receiving goes on.
+/// Fails the oldest entry of the send queue: those behind it are flushed, receiving continues.
 fn fail(verbs: &mut Verbs, core: &mut Core, status: WcStatus) {
     let Verbs { head, send, .. } = verbs;
     send.fail_oldest(head, core, status);
@@ -242,8 +244,8 @@ fn next_receive(verbs: &mut Verbs, core: &mut Core) -> Result<u32, DropReason> {
     verbs.recv.oldest_receive(&verbs.head, core).map_err(|_| DropReason::ReceiverNotReady)
 }
 
-/// The keys of the oldest receive do not cover its memory: that is the program's own error, and the end of the queue
-/// pair (IBA 9.9.3.1.3, class A).
+/// Fails the oldest receive, whose keys do not cover its memory: that is an error of the local program, and the queue
+/// pair fails (IBA 9.9.3.1.3, class A).
 fn fail_oldest_receive(verbs: &mut Verbs, core: &mut Core) -> DropReason {
     verbs.recv.fail_oldest(&verbs.head, core, WcStatus::LocalProtection);
     verbs.fail(core);

@@ -1,5 +1,5 @@
-//! The verbs state of a queue pair, the same for every transport: identity and rights, the two queues, checks of
-//! memory, completions and flushing.
+//! The verbs state of a queue pair, the same for every transport: identity and rights, the two queues, memory checks,
+//! completions and flushing.
 //!
 //! ```text
 //!   verbs/head.rs       identity, ends, rights: what everything reads
@@ -11,9 +11,9 @@
 //!   verbs.rs            what needs both queues: the way into the error state
 //! ```
 //!
-//! The carrier owns sequence numbers, windows and timers, and hands in what these functions need of them as values. A
-//! completion is a call down, into the queue that [`Core`] holds. Failing flushes at once; what the carrier holds of
-//! the NIC is given back when the input is done ([`Head::has_failed`]).
+//! The carrier owns sequence numbers, windows and timers, and passes the ones that these functions need as values. A
+//! completion is a call into the queue that [`Core`] holds. A failure flushes immediately; the carrier releases the
+//! resources of the NIC that it holds when the input has been processed ([`Head::has_failed`]).
 
 mod access;
 pub(crate) mod gather;
@@ -40,7 +40,7 @@ use head::Head;
 use recv::RecvHalf;
 use send::{SendHalf, send_completion};
 
-/// Verbs' half of a queue pair.
+/// The verbs part of a queue pair.
 #[derive(Debug)]
 pub(crate) struct Verbs {
     pub(crate) head: Head,
@@ -59,7 +59,7 @@ impl Verbs {
         }
     }
 
-    /// Returns what the queue pair would be made of once more.
+    /// Returns the attributes with which the same queue pair could be created again.
     pub(crate) fn attributes(&self) -> QpAttributes {
         let Self { head, send, recv, .. } = self;
         QpAttributes {
@@ -75,12 +75,12 @@ impl Verbs {
             service: head.transport.service,
             transport: std::sync::Arc::clone(&head.transport),
             number: Some(head.number),
-            // Its carrier knows that.
+            // The carrier holds this attribute.
             nvme: None,
         }
     }
 
-    /// Queues a receive.
+    /// Queues a receive request.
     #[inline]
     pub(crate) fn post_recv(&mut self, core: &mut Core, request: &RecvRequest<'_>) -> Result<(), PostError> {
         if self.head.state == QpState::Reset {
@@ -103,8 +103,8 @@ impl Verbs {
         Ok(())
     }
 
-    /// Completes entries from the head of the send queue for as long as they are finished: acknowledged up to `una`,
-    /// and, of a fetch in spaces of its own, answered.
+    /// Completes entries from the head of the send queue while they are finished: acknowledged up to `una` and, for a
+    /// fetch with separate sequence spaces, with the response received.
     #[inline(always)]
     pub(crate) fn complete_through(&mut self, core: &mut Core, una: Seq) {
         let Self { head, send, .. } = self;
@@ -140,7 +140,7 @@ impl Verbs {
         }
     }
 
-    /// Fails entry `counter` of the send queue, which cannot succeed, once it is the oldest; nothing new is sent.
+    /// Fails entry `counter` of the send queue, which cannot succeed, once it is the oldest; no new packets are sent.
     /// Packets up to `una` are acknowledged.
     pub(crate) fn fail_entry(&mut self, core: &mut Core, una: Seq, counter: u32, status: WcStatus) {
         self.send.mark_failed(counter, status);
@@ -153,7 +153,7 @@ impl Verbs {
         self.fail(core);
     }
 
-    /// Fails the queue pair for a request of the peer's, and tells the program.
+    /// Fails the queue pair because of a request from the peer, and notifies the program.
     pub(crate) fn fail_as_responder(&mut self, core: &mut Core, code: NakCode) {
         self.recv.refused = Some(code);
         let number = self.head.number;
@@ -165,7 +165,8 @@ impl Verbs {
         self.fail(core);
     }
 
-    /// See [`crate::Engine::give_up_on_peer`]. The oldest request ends with `known`, where that is known already.
+    /// See [`crate::Engine::give_up_on_peer`]. The oldest request completes with `known` when its status is known
+    /// already.
     #[cold]
     pub(crate) fn give_up_on_peer(&mut self, core: &mut Core, known: Option<WcStatus>) {
         let service = self.head.transport.service;
@@ -179,8 +180,8 @@ impl Verbs {
         self.fail(core);
     }
 
-    /// Goes into the error state and flushes both queues, oldest first. What the carrier holds of the NIC is given back
-    /// when the input at hand is done.
+    /// Enters the error state and flushes both queues, oldest entry first. The carrier releases the resources of the
+    /// NIC that it holds when the current input has been processed.
     pub(crate) fn fail(&mut self, core: &mut Core) {
         if self.head.state == QpState::Error {
             return;
@@ -194,7 +195,7 @@ impl Verbs {
         }
     }
 
-    /// Completes everything posted as flushed.
+    /// Completes all posted requests as flushed.
     fn flush(&mut self, core: &mut Core) {
         self.send.flush(&self.head, core);
         self.recv.flush(&self.head, core);

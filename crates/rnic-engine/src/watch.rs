@@ -1,27 +1,27 @@
-//! What is counted of each queue pair for whoever watches: nothing decides by it.
+//! Traffic statistics of each queue pair, for monitoring only: no decision depends on them.
 //!
-//! It lies beside the queue pairs and not in them, and only where somebody watches ([`crate::Engine::watch`]): a
-//! simulation of a hundred thousand connections has none of it, and an idle connection stays below a KiB.
+//! They are stored beside the queue pairs and not in them, and only while monitoring is on ([`crate::Engine::watch`]):
+//! a simulation of a hundred thousand connections does not allocate them, and an idle connection stays below a KiB.
 
 mod round_trip;
 
 use crate::error::RxOutcome;
 use round_trip::RoundTrip;
 
-/// What a queue pair took from its peer, and did not.
+/// Counters of the packets that a queue pair accepted from its peer, and of those that it did not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
-    /// Packets of the peer taken: data, responses, acknowledgements.
+    /// Packets from the peer that were accepted: data, responses, acknowledgements.
     pub packets_received: u64,
-    /// Of these, early and kept.
+    /// The part of the accepted packets that arrived out of order and were kept.
     pub packets_early: u64,
-    /// Packets of the peer that had come in before.
+    /// Packets from the peer that had been received before.
     pub packets_duplicate: u64,
-    /// Packets of the peer not used for any other reason.
+    /// Packets from the peer that were not used for any other reason.
     pub packets_dropped: u64,
 }
 
-/// What is known of one queue pair.
+/// Statistics of one queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watched {
     pub(crate) traffic: Traffic,
@@ -35,7 +35,7 @@ impl Watched {
     };
 }
 
-/// What is known of all, by slot; nothing while nobody watches.
+/// Statistics of all queue pairs, by slot; empty while monitoring is off.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     on: bool,
@@ -43,12 +43,12 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// From now on, queue pairs that are made are watched.
+    /// Turns monitoring on for queue pairs created from now on.
     pub(crate) fn begin(&mut self) {
         self.on = true;
     }
 
-    /// A queue pair is made in `slot`, or begins anew.
+    /// Resets the statistics of `slot`, where a queue pair is created or restarted.
     pub(crate) fn start(&mut self, slot: u32) {
         if self.on {
             let slot = slot as usize;
@@ -59,18 +59,18 @@ impl Watch {
         }
     }
 
-    /// What is known of the queue pair in `slot`.
+    /// Returns the statistics of the queue pair in `slot`.
     pub(crate) fn get(&self, slot: u32) -> Option<&Watched> {
         self.entries.get(slot as usize)
     }
 
-    /// The same, to be changed.
+    /// Returns mutable access to the statistics of the queue pair in `slot`.
     #[inline]
     pub(crate) fn of(&mut self, slot: u32) -> Option<&mut Watched> {
         self.entries.get_mut(slot as usize)
     }
 
-    /// Counts a packet of the peer.
+    /// Counts a packet from the peer.
     #[inline]
     pub(crate) fn count(&mut self, slot: u32, outcome: RxOutcome) {
         let Some(Watched { traffic, .. }) = self.of(slot) else { return };

@@ -1,8 +1,8 @@
-//! Delivery windows: the one reliable object.
+//! Delivery windows: the shared mechanism for reliable delivery.
 //!
 //! A window is a sequence space with a sending end and a receiving end. A queue pair has one or two in each direction:
-//! RoCE's requests and responses share theirs; IRN's have one each (sPSN, rPSN). What a packet in the window *means* is
-//! not known here.
+//! RoCE's requests and responses share theirs; IRN's have one each (sPSN, rPSN). The meaning of the packets in the
+//! window is not known here.
 
 mod limit;
 pub(crate) mod pool;

@@ -35,25 +35,25 @@ impl WqeOp {
         matches!(self, Self::CompareSwap | Self::FetchAdd)
     }
 
-    /// Returns whether the responder answers with a response, and not with an acknowledgement alone.
+    /// Returns whether the responder sends a response, and not only an acknowledgement.
     #[inline]
     pub(crate) const fn is_fetch(self) -> bool {
         matches!(self, Self::Read | Self::CompareSwap | Self::FetchAdd | Self::AtomicWrite | Self::Flush)
     }
 
-    /// Returns whether the responder answers with Read responses.
+    /// Returns whether the responder sends Read responses.
     #[inline]
     pub(crate) const fn is_read_like(self) -> bool {
         matches!(self, Self::Read | Self::AtomicWrite | Self::Flush)
     }
 
-    /// Returns whether it ends here: nothing of it travels.
+    /// Returns whether the operation is executed locally, without sending packets.
     #[inline]
     pub(crate) const fn is_local(self) -> bool {
         matches!(self, Self::BindWindow | Self::LocalInvalidate)
     }
 
-    /// What may be posted to a queue pair of `service`, as bits.
+    /// Returns the operations that may be posted to a queue pair of `service`, as bits.
     pub(crate) const fn allowed(service: Service) -> u16 {
         let unacknowledged = Self::Write.bit() | Self::WriteImm.bit() | Self::Send.bit() | Self::SendImm.bit();
         let local = Self::BindWindow.bit() | Self::LocalInvalidate.bit();
@@ -72,13 +72,13 @@ impl WqeOp {
     pub(crate) const CARRIED_BY_FALCON: u16 =
         Self::allowed(Service::ReliableConnection) & !(Self::AtomicWrite.bit() | Self::Flush.bit());
 
-    /// Its bit among those of [`WqeOp::allowed`].
+    /// Returns the bit of the operation among those of [`WqeOp::allowed`].
     #[inline]
     pub(crate) const fn bit(self) -> u16 {
         1 << self as u8
     }
 
-    /// A Write, with or without immediate.
+    /// Returns whether the operation is a Write, with or without immediate.
     pub(crate) const fn is_write(self) -> bool {
         matches!(self, Self::Write | Self::WriteImm)
     }
@@ -88,22 +88,22 @@ impl WqeOp {
         matches!(self, Self::Send | Self::SendImm | Self::SendInvalidate | Self::Datagram | Self::DatagramImm)
     }
 
-    /// Whether it consumes a receive request at the far end.
+    /// Returns whether the operation consumes a receive request at the remote end.
     #[inline]
     pub(crate) const fn consumes_receive(self) -> bool {
         self.is_send() || matches!(self, Self::WriteImm)
     }
 }
 
-/// How far a send queue entry has come.
+/// Progress of a send queue entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum WqeState {
-    /// Waiting, or partly or wholly sent.
+    /// Waiting, or partly or completely sent.
     Posted,
-    /// A read or atomic whose data is all here.
+    /// A read or atomic whose data has been received completely.
     Fetched,
-    /// Its completion has been left, although it is not the oldest.
+    /// Its completion has been written, although it is not the oldest entry.
     Completed,
 }
 
@@ -115,8 +115,8 @@ pub(crate) struct SendWqe {
     pub(crate) remote: u64,
     /// Sequence number of the first packet, once it has been sent.
     pub(crate) first: Seq,
-    /// Compare operand, or summand; length of a binding; bytes of an atomic write; length of a flush; of what
-    /// takes a receive of a shared receive queue at a target, the number of that.
+    /// Compare operand, or summand; length of a binding; bytes of an atomic write; length of a flush; for an operation
+    /// that consumes a receive of a shared receive queue at a target, the number of that queue.
     pub(crate) operand: u64,
     /// New value of a compare and swap; rights of a binding (`verbs/send/local.rs`); mark of a datagram.
     pub(crate) swap: u64,
@@ -124,11 +124,12 @@ pub(crate) struct SendWqe {
     pub(crate) rkey: u32,
     /// Bytes of the message.
     pub(crate) length: u32,
-    /// Sequence numbers that it takes.
+    /// Number of sequence numbers that the entry takes.
     pub(crate) packets: u32,
-    /// Immediate data, or the key to invalidate; key of the region of a binding; what a flush means.
+    /// Immediate data, or the key to invalidate; key of the region of a binding; placement type and selectivity of a
+    /// flush.
     pub(crate) word: u32,
-    /// `recv_WQE_SN` or `read_WQE_SN`; queue pair that a datagram is for.
+    /// `recv_WQE_SN` or `read_WQE_SN`; destination queue pair of a datagram.
     pub(crate) sn: u32,
     pub(crate) op: WqeOp,
     pub(crate) flags: SendFlags,
@@ -139,7 +140,7 @@ pub(crate) struct SendWqe {
 const _: () = assert!(size_of::<SendWqe>() == 64);
 
 impl SendWqe {
-    /// What lies in a slot that has never been used.
+    /// Content of a slot that has never been used.
     pub(crate) const BLANK: Self = Self {
         wr_id: 0,
         remote: 0,
@@ -157,14 +158,14 @@ impl SendWqe {
         state: WqeState::Posted,
     };
 
-    /// The sequence number after the last packet.
+    /// Returns the sequence number after the last packet.
     #[inline]
     pub(crate) fn end(&self) -> Seq {
         self.first + u64::from(self.packets)
     }
 }
 
-/// A ring with room for a fixed number of scatter/gather entries beside each entry.
+/// A ring with space for a fixed number of scatter/gather entries beside each entry.
 #[derive(Debug)]
 struct Ring<T> {
     entries: Box<[T]>,
@@ -178,7 +179,7 @@ impl<T: Copy> Ring<T> {
         Self { entries: Box::default(), sges: Box::default(), sges_each, limit }
     }
 
-    /// Makes the ring, when the first entry comes: a queue that is never used takes no memory.
+    /// Allocates the ring when the first entry is posted: a queue that is never used takes no memory.
     #[cold]
     fn make(&mut self, blank: T) {
         let capacity = self.limit.next_power_of_two() as usize;
@@ -193,7 +194,7 @@ impl<T: Copy> Ring<T> {
 
     #[inline]
     fn slot(&self, counter: u32) -> usize {
-        // An empty ring has no slots: the mask wraps and the access below panics, as it must.
+        // An empty ring has no slots: the mask wraps and the access below panics, as intended.
         counter as usize & self.entries.len().wrapping_sub(1)
     }
 
@@ -215,12 +216,12 @@ impl<T: Copy> Ring<T> {
         prefetch_at(&self.sges, slot.wrapping_mul(self.sges_each as usize));
     }
 
-    /// The scatter/gather entries of `counter`, for writing.
+    /// Stores the scatter/gather entries of `counter`.
     #[inline]
     fn put_sges(&mut self, counter: u32, sges: &[Sge]) {
         let first = self.slot(counter) * self.sges_each as usize;
         match sges {
-            // The most common list by far, without a call to copy it.
+            // By far the most common list, stored without a call to copy it.
             [only] => self.sges[first] = *only,
             _ => self.sges[first..first + sges.len()].copy_from_slice(sges),
         }
@@ -241,9 +242,9 @@ pub(crate) struct SendQueue {
     pub(crate) head: u32,
     /// The entry whose next packet has never been sent.
     pub(crate) next: u32,
-    /// Where the next entry will be posted.
+    /// Counter of the next entry to be posted.
     pub(crate) tail: u32,
-    /// Packets (of a shared-space read: responses asked for) of the entry at `next` that have been sent.
+    /// Number of packets (for a shared-space read: of responses requested) of the entry at `next` that have been sent.
     pub(crate) sent_of_next: u32,
 }
 
@@ -257,7 +258,7 @@ impl SendQueue {
         self.tail.wrapping_sub(self.head) >= self.ring.limit
     }
 
-    /// Entries that it still takes.
+    /// Returns the number of entries that can still be posted.
     pub(crate) fn room(&self) -> u32 {
         self.ring.limit.saturating_sub(self.tail.wrapping_sub(self.head))
     }
@@ -267,7 +268,7 @@ impl SendQueue {
         self.head == self.tail
     }
 
-    /// Whether an entry still has packets that were never sent.
+    /// Returns whether an entry still has packets that were never sent.
     #[inline]
     pub(crate) fn has_unsent(&self) -> bool {
         self.next != self.tail
@@ -277,7 +278,7 @@ impl SendQueue {
         self.ring.limit
     }
 
-    /// Has the oldest entry brought near, and the one that is handed in or sent for the first time.
+    /// Prefetches the oldest entry, and the one that is posted or sent for the first time.
     #[inline]
     pub(crate) fn prefetch(&self) {
         self.ring.prefetch(self.head);
@@ -316,10 +317,10 @@ impl SendQueue {
         self.ring.sges(counter, self.ring.get(counter).sge_count)
     }
 
-    /// The entry that packet `seq` belongs to, among those of which something has been sent.
+    /// Returns the entry that packet `seq` belongs to, among those of which packets have been sent.
     pub(crate) fn find(&self, seq: Seq) -> Option<u32> {
         let started = self.under_way();
-        // First entries are by far the most asked for: losses are repaired from the front.
+        // The first entries are looked up by far the most: losses are recovered from the front.
         let (mut low, mut high) = (0, started);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -335,12 +336,13 @@ impl SendQueue {
         None
     }
 
-    /// Entries of which something has been sent, and that are not complete.
+    /// Returns the number of entries of which packets have been sent, and that are not complete.
     pub(crate) fn under_way(&self) -> u32 {
         self.next.wrapping_sub(self.head) + u32::from(self.partly_sent())
     }
 
-    /// Whether the entry at `next` has some of its packets out already: then it has a first sequence number.
+    /// Returns whether some packets of the entry at `next` have been sent already; in that case it has a first sequence
+    /// number.
     fn partly_sent(&self) -> bool {
         self.has_unsent() && self.get(self.next).first != Seq::UNSET
     }
@@ -350,29 +352,29 @@ impl SendQueue {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecvWqe {
     pub(crate) wr_id: u64,
-    /// Bytes that fit.
+    /// Bytes that fit into its scatter/gather list.
     pub(crate) capacity: u64,
     pub(crate) sge_count: u8,
-    /// The completion, once the message's last packet is here (IRN's "premature CQE", section 5.3.3).
+    /// The completion, once the message's last packet has arrived (IRN's "premature CQE", section 5.3.3).
     pub(crate) done: Option<RecvDone>,
 }
 
 impl RecvWqe {
-    /// What lies in a slot that has never been used.
+    /// Content of a slot that has never been used.
     const BLANK: Self = Self { wr_id: 0, capacity: 0, sge_count: 0, done: None };
 }
 
-/// What a receive completes with.
+/// Data with which a receive completes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RecvDone {
-    /// The packet that ended the message: the completion may be delivered once all up to it have arrived.
+    /// The packet that ended the message: the completion may be delivered once all packets up to it have arrived.
     pub(crate) last: Seq,
     pub(crate) byte_len: u32,
     pub(crate) tail: RecvTail,
     pub(crate) solicited: bool,
 }
 
-/// What ended the message.
+/// Type of operation that ended the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RecvTail {
     Send,
@@ -387,7 +389,7 @@ pub(crate) struct RecvQueue {
     ring: Ring<RecvWqe>,
     /// `recv_WQE_SN` of the oldest entry.
     pub(crate) head: u32,
-    /// `recv_WQE_SN` of the next entry to come.
+    /// `recv_WQE_SN` of the next entry to be added.
     pub(crate) tail: u32,
 }
 
@@ -442,7 +444,7 @@ impl RecvQueue {
         self.ring.sges(counter, self.ring.get(counter).sge_count)
     }
 
-    /// Whether entry `counter` is posted and not completed.
+    /// Returns whether entry `counter` is posted and not completed.
     #[inline]
     pub(crate) fn contains(&self, counter: u32) -> bool {
         counter.wrapping_sub(self.head) < self.len()

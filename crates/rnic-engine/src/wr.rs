@@ -1,4 +1,4 @@
-//! Work requests: what a program asks for.
+//! Work requests: the operations that a program posts.
 
 use bitflags::bitflags;
 use rnic_wire::Qpn;
@@ -6,14 +6,14 @@ use rnic_wire::Qpn;
 use crate::PeerId;
 use crate::mr::windows::Binding;
 
-/// A piece of registered local memory.
+/// A segment of registered local memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sge {
     /// Virtual address of the first byte.
     pub addr: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
-    /// The key of the region that contains it.
+    /// Local key of the region that contains it.
     pub lkey: u32,
 }
 
@@ -26,93 +26,94 @@ pub struct RemoteMemory {
     pub rkey: u32,
 }
 
-/// Whom a datagram is for, and the key that lets it in there.
+/// Destination of a datagram, and the queue key that the destination requires.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DatagramAddress {
     /// The peer.
     pub peer: PeerId,
-    /// The queue pair there.
+    /// The queue pair at the peer.
     pub qpn: Qpn,
-    /// Its queue key. When the high bit is set, the sending queue pair's own key travels instead (IBA 10.2.5): such
-    /// keys are for those who may set them.
+    /// Queue key of that queue pair. When the high bit is set, the sending queue pair's own key is sent instead (IBA
+    /// 10.2.5): such keys are reserved for programs that may set them.
     pub qkey: u32,
-    /// Whatever else the body is to know of the packet: [`crate::Transmit::mark`] says it again.
+    /// Any further information for the driver about the packet: [`crate::Transmit::mark`] carries it.
     pub mark: u64,
 }
 
-/// What a send request does.
+/// Operation of a send request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendOp {
-    /// Write local data to remote memory.
+    /// Writes local data to remote memory.
     Write {
-        /// Where to.
+        /// Destination.
         remote: RemoteMemory,
-        /// Four bytes that complete a receive request at the far end.
+        /// Four bytes of immediate data that complete a receive request at the remote end.
         immediate: Option<u32>,
     },
-    /// Deliver local data into the next posted receive request of the far end.
+    /// Delivers local data into the next posted receive request of the remote end.
     Send {
-        /// Four bytes for its completion.
+        /// Four bytes of immediate data for its completion.
         immediate: Option<u32>,
     },
-    /// Like `Send`, and take back the far end's key.
+    /// Like `Send`, and invalidates a key of the remote end.
     SendInvalidate {
-        /// The key.
+        /// The key to invalidate.
         rkey: u32,
     },
-    /// Read remote memory into local memory.
+    /// Reads remote memory into local memory.
     Read {
-        /// Where from.
+        /// Source.
         remote: RemoteMemory,
     },
-    /// On eight remote bytes: if they equal `compare`, store `swap`; either way return what was there.
+    /// On eight remote bytes: stores `swap` if they equal `compare`; returns the previous value in either case.
     CompareSwap {
-        /// Which bytes; 8-byte aligned.
+        /// Address of the bytes; 8-byte aligned.
         remote: RemoteMemory,
         /// Expected value.
         compare: u64,
         /// New value.
         swap: u64,
     },
-    /// On eight remote bytes: add `add`, wrapping; return what was there.
+    /// On eight remote bytes: adds `add`, wrapping; returns the previous value.
     FetchAdd {
-        /// Which bytes; 8-byte aligned.
+        /// Address of the bytes; 8-byte aligned.
         remote: RemoteMemory,
         /// Summand.
         add: u64,
     },
-    /// Store eight bytes in remote memory, all at once and behind everything before (IBA annex A19).
+    /// Stores eight bytes in remote memory, atomically and after everything before (IBA annex A19).
     AtomicWrite {
-        /// Where to; 8-byte aligned.
+        /// Destination; 8-byte aligned.
         remote: RemoteMemory,
-        /// The bytes, in the order in which they lie in memory.
+        /// The bytes, in memory order.
         value: [u8; 8],
     },
-    /// Complete when what this queue pair has written before is visible to everybody, or persistent (IBA annex A19).
+    /// Completes when everything that this queue pair has written before is globally visible, or persistent (IBA annex
+    /// A19).
     Flush {
-        /// The beginning of the range.
+        /// Start of the range.
         remote: RemoteMemory,
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
-        /// As [`rnic_wire::PlacementOp::Flush`] has it.
+        /// Same encoding as in [`rnic_wire::PlacementOp::Flush`].
         placement: u8,
-        /// As [`rnic_wire::PlacementOp::Flush`] has it.
+        /// Same encoding as in [`rnic_wire::PlacementOp::Flush`].
         selectivity: u8,
     },
-    /// Make a memory window grant part of a region of this queue pair's protection domain. Requests behind it, of this
-    /// queue pair and by completion of others, find it bound.
+    /// Makes a memory window grant access to part of a region of this queue pair's protection domain. Later requests,
+    /// of this queue pair or posted to others after the completion, find it bound.
     Bind(Binding),
-    /// Take back what a memory window of type 2 grants, which this queue pair has bound.
+    /// Invalidates a memory window of type 2 that this queue pair has bound.
     LocalInvalidate {
-        /// The window's key.
+        /// Key of the window.
         rkey: u32,
     },
-    /// Send local data, one packet of it at most, to a queue pair of the service
-    /// [`crate::Service::UnreliableDatagram`]. The only operation there is for that service, and for no other.
+    /// Sends local data, at most one packet, to a queue pair of the service [`crate::Service::UnreliableDatagram`]. The
+    /// only operation of that service, and available on no other.
     Datagram {
-        /// Whom to.
+        /// Destination.
         to: DatagramAddress,
-        /// Four bytes for the receiver's completion.
+        /// Four bytes of immediate data for the receiver's completion.
         immediate: Option<u32>,
     },
 }
@@ -121,11 +122,11 @@ bitflags! {
     /// Modifiers of a send request.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct SendFlags: u8 {
-        /// Leave a completion even when it succeeds.
+        /// Generate a completion even when the request succeeds.
         const SIGNALED = 1;
         /// Raise a solicited event at the receiver.
         const SOLICITED = 2;
-        /// Wait for all earlier reads and atomics of this queue pair.
+        /// Wait for all earlier reads and atomics of this queue pair to complete.
         const FENCE = 4;
     }
 }
@@ -133,11 +134,11 @@ bitflags! {
 /// One entry for a send queue.
 #[derive(Clone, Copy, Debug)]
 pub struct SendRequest<'a> {
-    /// Comes back in the completion.
+    /// Identifier returned in the completion.
     pub wr_id: u64,
-    /// What to do.
+    /// The operation.
     pub op: SendOp,
-    /// Local memory: data to send, or where answers go.
+    /// Local memory: data to send, or the destination of responses.
     pub sges: &'a [Sge],
     /// Modifiers.
     pub flags: SendFlags,
@@ -146,8 +147,8 @@ pub struct SendRequest<'a> {
 /// One entry for a receive queue.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvRequest<'a> {
-    /// Comes back in the completion.
+    /// Identifier returned in the completion.
     pub wr_id: u64,
-    /// Where data goes, in order.
+    /// Memory for the received data, filled in order.
     pub sges: &'a [Sge],
 }

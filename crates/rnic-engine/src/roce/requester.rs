@@ -1,8 +1,8 @@
 //! The requester: from send queue entries to request packets.
 //!
-//! One call makes one packet. Packets that must be sent again go first, lowest number first; a new packet leaves when
-//! every part of the gate is open: queue pair state, fence, read limit, cap, congestion window, rate, credit at the
-//! peer. When one is closed, it says which.
+//! One call builds one packet. Retransmissions are sent first, lowest number first; a new packet is sent when every
+//! part of the gate is open: queue pair state, fence, read limit, cap, congestion window, rate, credit at the peer.
+//! When one is closed, the wait is counted under its reason.
 //!
 //! ```text
 //!   requester/build.rs    one request packet
@@ -41,27 +41,29 @@ use answers::Answers;
 pub(crate) use build::write_headers;
 use responses::ResponseWindow;
 
-/// The sending half of a connection: the window of its requests, and what is expected in return.
+/// The sending half of a connection: the window of its requests, and the responses expected.
 #[derive(Debug)]
 pub(crate) struct Requester {
-    /// State that the responder uses too; its functions take the requester.
+    /// State that the responder uses too; responder functions take the requester as an argument.
     pub(super) shared: ConnShared,
     window: SendWindow,
-    /// Responses to our reads, where they do not have the requests' numbers; made with the first read.
+    /// State of the responses to local reads, where they do not have the requests' numbers; allocated with the first
+    /// read.
     pub(super) responses: Option<Box<ResponseWindow>>,
-    /// The peer's reads and atomics, where their answers are packets of this requester (FaSR).
+    /// The peer's reads and atomics, where the responses are packets of this requester (FaSR).
     pub(super) answers: Answers,
-    /// Until then the receiver does not want to hear from us.
+    /// End of the pause that a receiver that was not ready has requested.
     pause: Deadline,
-    /// The packet whose loss was last inferred from a response, so that each loss is inferred once.
+    /// Packet whose loss was last inferred from a response, so that each loss is inferred once.
     inferred_loss_at: Seq,
-    /// Packets since an acknowledgement was last asked for.
+    /// Number of packets sent since an acknowledgement was last requested.
     unasked: u32,
-    /// Timeouts in a row.
+    /// Number of consecutive timeouts.
     retries: u32,
-    /// Receiver-not-ready answers in a row.
+    /// Number of consecutive receiver-not-ready NAKs.
     rnr_retries: u32,
-    /// Others may use the credit of what is in flight, during the pause: the receiver has dropped it.
+    /// True while other QPs may use the credit of the packets in flight: during a pause, because the receiver has
+    /// dropped them, or while answers are not acknowledged.
     has_lent: bool,
 }
 
@@ -81,13 +83,14 @@ impl Requester {
         }
     }
 
-    /// Numbers requests from `start` on.
+    /// Sets the sequence number of the first request to `start`.
     pub(crate) fn start_at(&mut self, send: &mut SendHalf, start: Seq, transport: &Transport) {
         send.start = start;
         self.window = SendWindow::new(start, transport);
     }
 
-    /// Learns where the numbers of a queue pair start that was never told, from who waits for them.
+    /// Sets the first sequence number of a queue pair that was not configured with one, from the number that the peer
+    /// expects.
     pub(super) fn learn_start(&mut self, verbs: &mut Verbs, expects: Psn) {
         let Verbs { head, send, .. } = verbs;
         if head.state == QpState::ReadyToReceive && send.start == Seq::UNSET {
@@ -101,24 +104,24 @@ impl Requester {
         self.window.una
     }
 
-    /// Returns the next packet that has never been sent.
+    /// Returns the number of the next packet that has never been sent.
     pub(crate) fn next(&self) -> Seq {
         self.window.next
     }
 
-    /// Returns how many packets are in flight.
+    /// Returns the number of packets in flight.
     #[inline]
     pub(crate) fn in_flight(&self) -> u64 {
         self.window.in_flight()
     }
 
-    /// Returns whether there is something to send, gates aside.
+    /// Returns whether there is something to send, regardless of gates.
     #[inline]
     pub(crate) fn has_work(&self, send: &SendHalf) -> bool {
         send.queue.has_unsent() || self.window.first_to_repeat().is_some() || self.window.serves
     }
 
-    /// Gives back what is held of the NIC: credit at the peer, a place among the active ones.
+    /// Releases the NIC resources that the requester holds: credit at the peer, and its entry among the active flows.
     pub(super) fn stop(&mut self, verbs: &mut Verbs, core: &mut Core) {
         self.shared.deactivate(core);
         self.reclaim_credit(verbs, core, 0);
@@ -126,7 +129,7 @@ impl Requester {
         self.pause = Deadline::NEVER;
     }
 
-    /// Puts the requester into the ring of those who can send, if it has something to send.
+    /// Puts the requester into the ring of senders that are ready, if it has something to send.
     #[inline(always)]
     pub(crate) fn wake(&mut self, verbs: &mut Verbs, core: &mut Core) {
         if !self.shared.requests_queued && self.has_work(&verbs.send) {
@@ -134,8 +137,8 @@ impl Requester {
         }
     }
 
-    /// As [`Requester::wake`], when something may have to be sent again: that takes no new credit at the peer,
-    /// and so does not wait for any.
+    /// Does the same as [`Requester::wake`], when something may have to be retransmitted: a retransmission takes no new
+    /// credit at the peer, and so does not wait for any.
     #[cold]
     pub(crate) fn wake_to_retransmit(&mut self, verbs: &mut Verbs, core: &mut Core) {
         let queued = self.shared.requests_queued && self.window.first_to_repeat().is_some();
@@ -145,16 +148,16 @@ impl Requester {
         self.wake(verbs, core);
     }
 
-    /// A receiver that is not ready has dropped what is in flight. Others use the room until the pause is over: one of
-    /// them may bring what the receiver waits for.
+    /// Grants the credit of the packets in flight to other QPs, because a receiver that is not ready has dropped them.
+    /// They use the space until the pause is over: one of them may carry what the receiver waits for.
     #[cold]
     fn lend_credit(&mut self, verbs: &Verbs, core: &mut Core) {
         self.has_lent = true;
         core.settle(verbs.head.peer(), self.window.in_flight());
     }
 
-    /// The pause is over: what was in flight counts again, even where others fill the room by now. That is what is in
-    /// flight, and `settled` packets that have just been acknowledged.
+    /// Reclaims granted credit at the end of the pause: what was in flight counts again, even if other QPs use the
+    /// space by now. That is what is in flight, and `settled` packets that have just been acknowledged.
     #[inline(always)]
     fn reclaim_credit(&mut self, verbs: &Verbs, core: &mut Core, settled: u64) {
         if self.has_lent {
@@ -164,7 +167,8 @@ impl Requester {
         }
     }
 
-    /// A packet has left: goes on with the turn, or goes to the end of the ring.
+    /// Ends a transmission after a packet was sent: continues the scheduling turn, or moves the requester to the end of
+    /// the ring.
     #[inline(always)]
     fn end_of_turn(&mut self, verbs: &mut Verbs, core: &mut Core) {
         if self.shared.has_flow() {
@@ -178,7 +182,8 @@ impl Requester {
         }
     }
 
-    /// Makes the next request packet, in `core.out`, if one may leave now. The ring has let go of this queue pair.
+    /// Builds the next request packet, in `core.out`, if one may be sent now. The ring has already removed this queue
+    /// pair.
     #[inline]
     pub(super) fn transmit(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
         self.shared.requests_queued = false;
@@ -216,7 +221,8 @@ impl Requester {
         made
     }
 
-    /// Whether packet `seq`, which is to be sent again, is not here yet (I-26). New packets do not wait for it.
+    /// Returns whether packet `seq`, which is to be retransmitted, is still being fetched from memory (I-26). New
+    /// packets do not wait for it.
     #[cold]
     fn is_being_fetched(&mut self, verbs: &mut Verbs, core: &mut Core, seq: Seq) -> bool {
         if verbs.head.transport.retransmit_fetch == Duration::ZERO {
@@ -240,11 +246,13 @@ impl Requester {
         let sent = if counter == send.queue.next { send.queue.sent_of_next } else { wqe.packets };
         let takes = if wqe.op == WqeOp::Read && !verbs.head.transport.split { sent - index } else { 1 };
         let end = seq + u64::from(takes);
-        // Nothing else leaves before an acknowledgement of the last one.
+        // When the last packet fills the window, no other packet is sent before it is acknowledged, so it requests an
+        // acknowledgement.
         let fills = self.window.room_on_path().is_some_and(|room| room <= u64::from(takes));
         let asks = fills || end == self.window.next;
         let made = self.build(verbs, core, counter, Piece { index, takes, asks, again: true });
-        // A request whose memory is gone is not sent again; its entry fails instead, and the others go on.
+        // A request whose memory is no longer valid is not retransmitted; its entry fails instead, and the others
+        // continue.
         let drawn = made && core.out.packet.flags.ack_request;
         self.window.repeated(seq, end, drawn, core.now, &verbs.head.transport);
         if verbs.head.transport.times_last_sent {
@@ -298,13 +306,13 @@ impl Requester {
             self.shared.requests_queued = true;
             core.peers.wait(verbs.head.peer(), Half::Requester, verbs.head.slot);
         } else if reason == WaitReason::ReadLimit && verbs.send.fetches_max == 0 {
-            // Its turn would never come.
+            // With a limit of zero the entry could never be sent.
             verbs.fail_entry(core, self.window.una, verbs.send.queue.next, WcStatus::LocalQpOperation);
         }
     }
 
-    /// How many sequence numbers the next new packet may take, and how many there is room for: at least one, or why
-    /// none (no reason when nothing new is to be sent at all).
+    /// Returns the number of sequence numbers the next new packet may take and the number for which there is space,
+    /// both at least one. The error is the reason for none (`None` inside when nothing new is to be sent at all).
     #[inline]
     fn packets_allowed(&self, verbs: &Verbs, core: &Core) -> Result<(u32, u64), Option<WaitReason>> {
         let Verbs { head, send, .. } = verbs;
@@ -326,9 +334,9 @@ impl Requester {
         if room == 0 {
             return Err(Some(reason));
         }
-        // A shared-space read takes a number for every response. When the window is smaller than the answer, it is
-        // asked for in pieces, the next one when the last has come in: the responder has no window of its own to hold
-        // back with.
+        // A shared-space read takes a sequence number for every response. When the window is smaller than the response,
+        // the data is requested in pieces, the next one when the previous one has arrived: the responder has no window
+        // of its own to limit responses with.
         if !starts && !self.window.is_empty() {
             return Err(Some(WaitReason::ReadLimit));
         }
@@ -336,7 +344,7 @@ impl Requester {
         Ok((u64::from(left).min(room) as u32, room))
     }
 
-    /// How many packets may leave, and what forbids more.
+    /// Returns the number of packets that may be sent, and the limit that allows no more.
     #[inline]
     fn gate(&self, verbs: &Verbs, core: &Core) -> (u64, WaitReason) {
         let in_flight = self.window.in_flight();
@@ -357,7 +365,7 @@ impl Requester {
         least
     }
 
-    /// Gives the entry its sequence numbers: its first packet is about to be made.
+    /// Assigns the entry its sequence numbers, just before its first packet is built.
     #[inline]
     fn start_entry(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32) {
         verbs.send.begin(counter, self.window.next, 1);
@@ -366,7 +374,8 @@ impl Requester {
         }
     }
 
-    /// Does what is next until something is that travels; false when nothing more may begin.
+    /// Executes local work at the head of the queue until the next entry needs a packet; returns false when nothing
+    /// more may start.
     #[cold]
     fn do_local_work(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
         while verbs.send.local_is_next() {
@@ -393,15 +402,15 @@ impl Requester {
     }
 }
 
-/// Which packet of an entry to make.
+/// Packet of an entry to build.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
-    /// Its place among the entry's sequence numbers.
+    /// Index of the packet's first sequence number among the entry's.
     pub(crate) index: u32,
-    /// How many of them it takes: one, but for reads in a shared space.
+    /// Number of sequence numbers it takes: one, except for reads in a shared space.
     pub(crate) takes: u32,
-    /// It should ask for an acknowledgement, for a reason of the window's.
+    /// True when the window requires that the packet requests an acknowledgement.
     pub(crate) asks: bool,
-    /// It was sent before.
+    /// True for a retransmission.
     pub(crate) again: bool,
 }

@@ -1,9 +1,9 @@
-//! The responder: the peer's requests, in order.
+//! The responder: processes the peer's requests, in order.
 //!
 //! A packet is *accepted* (checked and placed), then *executed* (message counted, receive completed, read or atomic
-//! begun). In order, both happen at once. A transport that places early packets (IRN section 5.3) accepts them on
-//! arrival and executes them when everything before has arrived; what fails the checks early is not kept, and is judged
-//! again when its turn has come: so errors, too, come in order.
+//! started). In order, both happen immediately. A transport that places out-of-order packets (IRN section 5.3) accepts
+//! them on arrival and executes them when everything before has arrived; an out-of-order packet that fails the checks
+//! is not kept, and is checked again when it is next in order: so errors, too, are reported in order.
 //!
 //! ```text
 //!   responder/accept.rs   checks and placement, by kind of packet
@@ -12,8 +12,8 @@
 //!   responder/early.rs    early packets where the receiver counts its losses (FaSR)
 //! ```
 //!
-//! The responder is handed the requester, never the other way round: an answer may end a fetch, and what is scheduled
-//! is the requester's work.
+//! Responder functions take the requester as an argument, never the other way round: a response may complete a fetch,
+//! and scheduled responses are sent by the requester.
 
 mod accept;
 mod early;
@@ -43,14 +43,14 @@ use fetches::FetchServer;
 #[derive(Debug)]
 pub(crate) struct Responder {
     pub(super) window: ReceiveWindow,
-    /// The peer's reads and atomics, where responses are not packets of the requester; made with the first one.
+    /// The peer's reads and atomics, where responses are not packets of the requester; allocated with the first one.
     fetches: Option<Box<FetchServer>>,
-    /// What must be said to the requester when the line is free, in transports that may fold acknowledgements.
+    /// Acknowledgement to send to the requester when the line is free, in transports that may merge acknowledgements.
     owes: Option<AckKind>,
 }
 
 impl Responder {
-    /// For requests that begin with `start`.
+    /// Creates a responder for requests that start with number `start`.
     pub(crate) fn new(start: Seq) -> Self {
         Self { window: ReceiveWindow::new(start), fetches: None, owes: None }
     }
@@ -66,7 +66,7 @@ impl Responder {
         self.fetches.as_ref().is_some_and(|fetches| fetches.is_busy())
     }
 
-    /// Returns how many responses are in flight in a space of their own.
+    /// Returns the number of responses in flight in a separate sequence space.
     pub(super) fn responses_in_flight(&self) -> u64 {
         match self.fetches.as_deref() {
             Some(FetchServer::Split(server)) => server.in_flight(),
@@ -74,7 +74,7 @@ impl Responder {
         }
     }
 
-    /// Returns when the timer of responses is due.
+    /// Returns the deadline of the response timer.
     pub(super) fn next_timeout(&self) -> Deadline {
         match self.fetches.as_deref() {
             Some(FetchServer::Split(server)) => server.next_timeout(),
@@ -82,20 +82,20 @@ impl Responder {
         }
     }
 
-    /// Gives back what is held of the NIC: credit at the peer.
+    /// Releases the NIC resources that the responder holds: credit at the peer.
     pub(super) fn stop(&self, verbs: &Verbs, core: &mut Core) {
         if let Some(FetchServer::Split(server)) = self.fetches.as_deref() {
             server.stop(verbs, core);
         }
     }
 
-    /// Returns whether something is to be sent, gates aside.
+    /// Returns whether something is to be sent, regardless of gates.
     #[inline(always)]
     pub(crate) fn has_work(&self) -> bool {
         self.owes.is_some() || self.fetches.as_ref().is_some_and(|fetches| fetches.has_work())
     }
 
-    /// A request packet (IRN's `receiveData`).
+    /// Handles a request packet (IRN's `receiveData`).
     #[inline(always)]
     pub(crate) fn on_request<D: Dma>(
         &mut self,
@@ -111,7 +111,7 @@ impl Responder {
         self.on_any_request(requester, verbs, core, packet, dma)
     }
 
-    /// An answer that is a packet of the peer's requests (FaSR).
+    /// Handles a response that is a packet of the peer's requests (FaSR).
     #[inline(never)]
     pub(crate) fn on_answer<D: Dma>(
         &mut self,
@@ -124,7 +124,7 @@ impl Responder {
         self.on_request(requester, verbs, core, packet, dma)
     }
 
-    /// A request packet, whatever the queue pair is.
+    /// Handles a request packet for any type of queue pair.
     #[inline(always)]
     pub(super) fn on_any_request<D: Dma>(
         &mut self,
@@ -193,7 +193,7 @@ impl Responder {
         RxOutcome::Accepted
     }
 
-    /// The packet `seq`, just executed, was missing: the turn of those behind it that came early has come.
+    /// Executes the out-of-order packets that follow packet `seq`, which was missing and has just been executed.
     #[inline(never)]
     fn finish_repair<D: Dma>(
         &mut self,
@@ -217,7 +217,7 @@ impl Responder {
         RxOutcome::Accepted
     }
 
-    /// Says `kind` of a packet that was expected and has been executed, if anything is to be said.
+    /// Sends an acknowledgement of type `kind` for a packet that was expected and has been executed, if one is due.
     #[inline(always)]
     fn answer_in_order(
         &mut self,
@@ -236,12 +236,13 @@ impl Responder {
         }
     }
 
-    /// Whether packets behind `seq`, just accepted in order, were here already: whatever they asked for is due now.
+    /// Returns whether packets behind `seq`, just accepted in order, had already arrived: the acknowledgements they
+    /// requested are due now.
     fn has_taken_early(&self, head: &Head, seq: Seq) -> bool {
         head.transport.places_early && self.window.expected > seq + 1
     }
 
-    /// Tells the sender of a gap, if it listens for such news.
+    /// Reports a gap to the sender, if its transport processes such reports.
     #[inline(never)]
     pub(super) fn report_gap(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core, kind: AckKind) {
         if verbs.head.transport.reports_gaps {
@@ -249,8 +250,9 @@ impl Responder {
         }
     }
 
-    /// Whether this packet, just accepted in order, must be acknowledged: because it asks, or because the gap that is
-    /// still to be reported is gone. Reads and atomics are answered by their responses, where those have their numbers.
+    /// Returns whether this packet, just accepted in order, must be acknowledged: because it requests that, or because
+    /// the gap that is still to be reported is closed. Reads and atomics are acknowledged by their responses, where
+    /// those have the requests' numbers.
     fn owes_for(&self, head: &Head, packet: &Packet) -> bool {
         let fetches = matches!(
             packet.headers,
@@ -286,7 +288,7 @@ impl Responder {
         RxOutcome::Early
     }
 
-    /// Remembers an early packet, which has been placed.
+    /// Records an out-of-order packet, which has been placed.
     pub(super) fn keep_early(
         &mut self,
         requester: &mut Requester,
@@ -307,7 +309,7 @@ impl Responder {
         core.stats.packets_early += 1;
     }
 
-    /// A request seen before: its acknowledgement or response was lost, or it was sent again in vain.
+    /// Handles a request seen before: its acknowledgement or response was lost, or it was retransmitted unnecessarily.
     #[inline(never)]
     pub(super) fn on_duplicate(
         &mut self,
@@ -318,12 +320,14 @@ impl Responder {
         packet: &Packet,
     ) -> RxOutcome {
         if seq < verbs.recv.start {
-            // Of an earlier connection of this queue pair: nothing here is to be done again, least of all a read.
+            // The packet belongs to an earlier connection of this queue pair: nothing must be executed again, in
+            // particular no read.
             return RxOutcome::Dropped(core.drop_packet(DropReason::OutOfWindow));
         }
         core.stats.packets_duplicate += 1;
         if verbs.head.transport.split {
-            // Responses have a space and a timer of their own: their loss is not the request's (I-19, R-21).
+            // Responses have a separate space and timer: their loss is handled independently of the request (I-19,
+            // R-21).
             if let Headers::ReadRequest { asked: Some(asked), .. } = packet.headers {
                 requester.answers.note_resubmission(core, seq, asked.stamp);
             }
@@ -340,7 +344,8 @@ impl Responder {
         RxOutcome::Duplicate
     }
 
-    /// Sends an acknowledgement: at once where every packet gets one, else when the responses before it are out.
+    /// Sends an acknowledgement: immediately where every packet gets one, else when the responses before it have been
+    /// sent.
     #[inline(always)]
     pub(crate) fn acknowledge(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core, kind: AckKind) {
         if !verbs.head.transport.acks_every_packet {
@@ -355,18 +360,18 @@ impl Responder {
         }
     }
 
-    /// Remembers that the requester is owed an answer, until it leaves. A pause or a refusal stands until the packet
-    /// that caused it is accepted after all.
+    /// Records that the requester is owed an acknowledgement, until it is sent. A pause or a refusal is kept until the
+    /// packet that caused it is accepted after all.
     fn owe(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core, kind: AckKind) {
         let stands = |kind| matches!(kind, AckKind::NotReady(_) | AckKind::Refused(_));
-        // That packets were dropped is said once; that others were kept can be said again.
+        // The report that packets were dropped is sent once; the report that others were kept can be sent again.
         let folds = verbs.head.transport.places_writes_only
             && self.owes == Some(AckKind::Gap)
             && matches!(kind, AckKind::Nack(_));
         if stands(kind) || !(folds || self.owes.is_some_and(stands)) {
             self.owes = Some(kind);
         }
-        // Responses may wait for room at the peer; what it is owed does not.
+        // Responses may wait for credit at the peer; an owed acknowledgement does not.
         let may_wait =
             verbs.head.transport.split && !verbs.head.transport.acks_every_packet && requester.shared.responses_queued;
         if may_wait && core.peers.stop_waiting(verbs.head.peer(), Half::Responder, verbs.head.slot) {
@@ -375,9 +380,10 @@ impl Responder {
         requester.shared.wake_responder(&verbs.head, core);
     }
 
-    /// Makes the responder's next packet, in `core.out`. In a shared space responses come first: an acknowledgement
-    /// that overtook them would tell the requester that they are lost. In split spaces it says nothing of them, and a
-    /// requester that waits for it has its Reads but cannot post the next ones: there it comes first.
+    /// Builds the responder's next packet, in `core.out`. In a shared space responses come first: an acknowledgement
+    /// that overtook them would indicate to the requester that they are lost. In split spaces an acknowledgement
+    /// carries no information on responses, and a requester that waits for it has its Reads but cannot post the next
+    /// ones: there it comes first.
     pub(super) fn transmit(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) -> bool {
         requester.shared.responses_queued = false;
         if let Some(expected) = requester.responses.as_mut().and_then(|responses| responses.take_owed()) {
@@ -400,8 +406,7 @@ impl Responder {
     fn transmit_owed(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) -> bool {
         let Some(kind) = self.owes else { return false };
         let final_answer = matches!(kind, AckKind::Refused(_));
-        // What was asked before the refused request is answered, and known to have arrived, before the refusal goes
-        // out.
+        // Requests before the refused one are answered, and their responses acknowledged, before the refusal is sent.
         let answers = verbs.head.state.receives();
         let must_wait = if final_answer {
             answers && (self.owes_responses() || requester.answers.are_owed())
@@ -423,20 +428,20 @@ impl Responder {
         true
     }
 
-    /// The request that is expected now cannot be honoured: no further one is taken.
+    /// Refuses the request that is expected now, which cannot be executed: no further one is accepted.
     pub(crate) fn refuse(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core, code: NakCode) {
         verbs.recv.refused = Some(code);
         self.owe(requester, verbs, core, AckKind::Refused(code));
     }
 
-    /// A request for a queue pair that takes none. When it failed because it refused one, and the refusal was lost, the
-    /// requester must still learn of it; otherwise silence.
+    /// Handles a request for a queue pair that accepts none. When the queue pair failed because it refused a request,
+    /// and the refusal was lost, the refusal is sent again; otherwise nothing is sent.
     pub(crate) fn on_late(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) -> RxOutcome {
         self.repeat_refusal(requester, verbs, core);
         RxOutcome::Dropped(core.drop_packet(DropReason::State))
     }
 
-    /// Says once more why it has failed; answers whether it has because it refused a request.
+    /// Sends the refusal of a request again; returns whether the queue pair has failed because of one.
     pub(crate) fn repeat_refusal(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) -> bool {
         let code = verbs.recv.refused.filter(|_| verbs.head.state == QpState::Error);
         if let Some(code) = code {

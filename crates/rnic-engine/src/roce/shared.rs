@@ -1,5 +1,5 @@
-//! State that the requester and the responder of a connection share: flow control, paths, the timer,
-//! the turn, and the addressing of packets.
+//! State that the requester and the responder of a connection share: flow control, paths, the timer, the scheduling
+//! turn, and the addressing of packets.
 
 mod credits;
 pub(crate) mod extra;
@@ -21,21 +21,21 @@ use crate::window::{Circumstances, SrPointer};
 use extra::Extra;
 use flow::Flow;
 
-/// See the module.
+/// State shared by both halves of a connection (see the module).
 #[derive(Debug)]
 pub(crate) struct ConnShared {
     /// Congestion control and scheduling, where the transport has any.
     pub(crate) flow: Option<Box<Flow>>,
     pub(crate) extra: Extra,
-    /// Where this connection's entry in the timer heap stands.
+    /// Deadline of this connection's entry in the timer heap.
     pub(crate) alarm: Deadline,
-    /// The unit of the shared pool that the whole queue pair recovers with (FaSR).
+    /// Unit of the shared pool that the complete queue pair uses for loss recovery (FaSR).
     pub(crate) pool: SrPointer,
-    /// The requester is in the ring of those who can send, or waits for credit at the peer.
+    /// True when the requester is in the ring of senders that are ready, or waits for credit at the peer.
     pub(crate) requests_queued: bool,
-    /// So does the responder.
+    /// True when the responder is in that ring, or waits for credit at the peer.
     pub(crate) responses_queued: bool,
-    /// Packets in a turn, and how many of the present one are left.
+    /// Packets in a scheduling turn (`turn_packets`), and the number left of the current one (`turn_left`).
     pub(crate) turn_packets: u16,
     pub(crate) turn_left: u16,
 }
@@ -54,14 +54,14 @@ impl ConnShared {
         }
     }
 
-    /// Returns whether congestion control or scheduling has a say.
+    /// Returns whether congestion control or scheduling is active.
     #[inline]
     pub(crate) fn has_flow(&self) -> bool {
         self.flow.is_some()
     }
 
-    /// Returns whether `deadline`, which has come up in the timer heap, is this connection's entry; then there is none
-    /// any more.
+    /// Returns whether `deadline`, which has expired in the timer heap, is this connection's entry; the entry is then
+    /// cleared.
     pub(crate) fn take_expired(&mut self, deadline: Deadline) -> bool {
         let is_ours = self.alarm == deadline;
         if is_ours {
@@ -70,14 +70,14 @@ impl ConnShared {
         is_ours
     }
 
-    /// Wakes the connection at `deadline`, at the latest.
+    /// Schedules a wake-up of the connection at `deadline`, at the latest.
     #[inline(always)]
     pub(crate) fn arm(&mut self, head: &Head, core: &mut Core, deadline: Deadline) {
         core.timers.arm(head.slot, deadline, &mut self.alarm);
     }
 
-    /// Uses one packet of the turn; returns whether there is more of it, for somebody who `has_more` to send. Otherwise
-    /// the next turn is a whole one.
+    /// Uses one packet of the scheduling turn; returns whether the turn continues, which requires that the sender
+    /// `has_more` packets. Otherwise the next turn is a complete one.
     #[inline(always)]
     pub(crate) fn goes_on(&mut self, has_more: bool) -> bool {
         let goes_on = self.turn_left > 1 && has_more && !self.requests_queued;
@@ -85,7 +85,7 @@ impl ConnShared {
         goes_on
     }
 
-    /// Puts the requester into the ring of those who can send.
+    /// Puts the requester into the ring of senders that are ready.
     #[inline(always)]
     pub(crate) fn enlist_requester(&mut self, head: &Head, core: &mut Core) {
         core.ready.push(Half::Requester, head.slot, &mut self.requests_queued);
@@ -94,7 +94,7 @@ impl ConnShared {
         }
     }
 
-    /// Puts the responder into the ring of those who can send.
+    /// Puts the responder into the ring of senders that are ready.
     #[inline]
     pub(crate) fn wake_responder(&mut self, head: &Head, core: &mut Core) {
         if !self.responses_queued {
@@ -102,7 +102,7 @@ impl ConnShared {
         }
     }
 
-    /// Counts a timeout on which recovery has acted, and tells the policies; `in_flight` requests are under way.
+    /// Counts a timeout on which recovery has acted, and notifies the policies; `in_flight` requests are in flight.
     pub(crate) fn count_timeout(&mut self, verbs: &mut Verbs, core: &mut Core, in_flight: u64) {
         verbs.stats.timeouts += 1;
         core.stats.timeouts += 1;
@@ -131,7 +131,7 @@ impl ConnShared {
         head.label
     }
 
-    /// Tells the path policy what happened; it may change the label.
+    /// Passes `event` to the path policy, which may change the label.
     #[cold]
     pub(crate) fn ask_path(&mut self, head: &mut Head, now: Time, event: &PathEvent) {
         let view = PathView { now, flow_hash: head.flow_hash() };
@@ -142,8 +142,8 @@ impl ConnShared {
         }
     }
 
-    /// Addresses the request or response in `core.out`, whose kind is set, and counts it. Of requests, `in_flight` are
-    /// under way, which the controller may want to know.
+    /// Addresses the request or response in `core.out`, whose type is set, and counts it. `in_flight` is the number of
+    /// requests in flight, which congestion control may use.
     #[inline]
     pub(crate) fn send_data(&mut self, verbs: &mut Verbs, core: &mut Core, in_flight: u64, again: bool) {
         let Verbs { head, stats, .. } = verbs;
@@ -160,7 +160,7 @@ impl ConnShared {
     }
 }
 
-/// Returns what counts for a timer of this queue pair that has run out.
+/// Returns the conditions that decide what an expired timer of this queue pair does.
 pub(in crate::roce) fn circumstances(verbs: &Verbs, core: &Core, may_probe: bool) -> Circumstances {
     let Verbs { head, send, .. } = verbs;
     let credit = core.peers.room(head.peer());

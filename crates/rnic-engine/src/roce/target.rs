@@ -1,12 +1,14 @@
-//! The target of an extended reliable connection (XRC): each message takes its receive from the shared receive queue
-//! that it names, of those in the target's XRC domain.
+//! The target of an extended reliable connection (XRC): each message consumes a receive of the shared receive queue
+//! whose number it carries, among those in the target's XRC domain.
 //!
 //! Source: InfiniBand Architecture volume 1, annex A14. A target has no protection domain and no completion queue of
-//! its own: a message is placed and completes by those of its shared receive queue. Requests that take no receive may
-//! touch what any queue of the domain may, which is what the annex lets a peer do by naming that queue.
+//! its own: a message is placed and completed with those of its shared receive queue. Requests that consume no receive
+//! may access the memory that any queue of the domain may access, which is what the annex lets a peer do by naming that
+//! queue.
 //!
-//! Only the packet that is expected is taken: which queue an early message takes its receive from is not known before
-//! those in front of it are here. Transports that keep early packets report a gap and are sent them again.
+//! Only the packet that is expected is accepted: the queue from which an out-of-order message consumes its receive is
+//! not known before the preceding packets have arrived. Transports that keep out-of-order packets report a gap, and the
+//! packets are retransmitted.
 
 use rnic_base::Seq;
 use rnic_wire::{Headers, NakCode, Packet, Qpn};
@@ -20,7 +22,7 @@ use crate::verbs::Verbs;
 use crate::verbs::recv::Message;
 use crate::{CqId, PdId, SrqId};
 
-/// By whose leave a packet is taken.
+/// Protection domain and receive queue that apply to a packet.
 #[derive(Clone, Copy)]
 struct Context {
     pd: PdId,
@@ -28,7 +30,7 @@ struct Context {
 }
 
 impl Responder {
-    /// A request packet for a target.
+    /// Handles a request packet for a target.
     #[cold]
     #[inline(never)]
     pub(super) fn on_target_request<D: Dma>(
@@ -61,7 +63,7 @@ impl Responder {
         let plain = Packet { headers: packet.headers.unshared(), ..*packet };
         let outcome = self.on_any_request(requester, verbs, core, &plain, dma);
         let under_way = verbs.recv.queue.len() > 0;
-        // A copy of an earlier packet says nothing of the message under way.
+        // A duplicate of an earlier packet carries no information on the current message.
         if seq == expected
             && let Some(target) = core.targets.get_mut(&verbs.head.number.get())
         {
@@ -72,7 +74,7 @@ impl Responder {
         outcome
     }
 
-    /// By whose leave the packet `seq` is taken; nobody's when it names what it may not.
+    /// Returns the context that permits the packet `seq`; `None` when it names a queue that it must not use.
     fn context_of(&self, verbs: &Verbs, core: &Core, seq: Seq, headers: &Headers) -> Option<Context> {
         let target = core.targets.get(&verbs.head.number.get())?;
         if let Some(srqn) = headers.srqn() {
@@ -86,7 +88,7 @@ impl Responder {
             return Some(Context { pd: queue.pd, of: Some((srq, cq)) });
         }
         let rkey = match (headers, verbs.recv.message) {
-            // What takes a receive must say from where.
+            // A packet that consumes a receive must name the shared receive queue.
             (Headers::Send { .. } | Headers::Write { immediate: Some(_), .. }, _) => return None,
             (Headers::Write { reth: Some(reth), .. } | Headers::ReadRequest { reth, .. }, _) => reth.rkey,
             (Headers::Write { .. }, Message::Write { rkey, .. }) => rkey,
@@ -99,7 +101,7 @@ impl Responder {
 }
 
 impl Core {
-    /// The shared receive queue with the number `srqn`, when it is in the XRC domain.
+    /// Returns the shared receive queue with the number `srqn`, when it is in the XRC domain.
     fn shared_queue(&self, domain: u32, srqn: Qpn) -> Option<SrqId> {
         let id = SrqId::numbered(srqn.get())?;
         let queue = self.objects.srqs.get(id.index())?.as_ref()?;

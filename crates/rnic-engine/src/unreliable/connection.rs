@@ -1,12 +1,12 @@
 //! Unreliable connections, at the receiver.
 //!
 //! Source: InfiniBand Architecture volume 1, section 9.8.2 (validation: any packet that is not the one expected ends
-//! the message under way, and the next first packet begins another), table 38 (Sends and Writes, nothing else). The
-//! receive that the lost message was using is used again; what a lost Write has written stays written.
+//! the current message, and the next first packet starts another), table 38 (Sends and Writes, nothing else). The
+//! receive that the lost message was using is reused; data already written by a lost Write remains in memory.
 //!
-//! Deviation: a first packet that is older than the one expected, by up to [`OLD_PACKETS`], is a straggler or a copy
-//! and dropped. By the letter it would begin a message: on an InfiniBand link nothing overtakes, on an IP network it
-//! does, and a message would be delivered twice, or after a later one.
+//! Deviation: a first packet that is older than the one expected, by up to [`OLD_PACKETS`], is a delayed packet or a
+//! duplicate and is dropped. Strictly by the specification it would start a message: on an InfiniBand link packets are
+//! not reordered, on an IP network they are, and a message would be delivered twice, or after a later one.
 
 use rnic_base::Seq;
 use rnic_wire::{Headers, Packet, Position, Reth, SendTail};
@@ -22,7 +22,7 @@ use crate::verbs::recv::Message;
 use crate::wq::{RecvDone, RecvTail};
 
 impl UnreliableEnd {
-    /// A packet of the peer's.
+    /// Handles a packet of the peer.
     pub(super) fn receive_unacknowledged<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
@@ -40,7 +40,8 @@ impl UnreliableEnd {
             if expected.since(seq) <= OLD_PACKETS {
                 return Err(DropReason::Duplicate);
             }
-            // So far back that it is ahead, once around: the peer has sent a great many packets in vain.
+            // The number is so far behind that it must be ahead, after one wraparound: the peer has sent very many
+            // packets that were lost.
             seq += NUMBERS;
         }
         if seq != expected || position.starts() {
@@ -101,7 +102,7 @@ impl UnreliableEnd {
         Ok(())
     }
 
-    /// Places `len` bytes of a Send; answers the receive that it uses and the bytes of the message so far.
+    /// Places `len` bytes of a Send; returns the receive that it uses and the number of bytes of the message so far.
     fn take_send_part<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
@@ -132,7 +133,7 @@ impl UnreliableEnd {
         Ok((counter, end as u32))
     }
 
-    /// Places `len` bytes of a Write; answers the bytes of the whole message.
+    /// Places `len` bytes of a Write; returns the number of bytes of the complete message.
     fn take_write_part<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
@@ -146,7 +147,7 @@ impl UnreliableEnd {
         let (va, rkey, left, length) = match verbs.recv.message {
             Message::None => {
                 let Reth { va, rkey, dma_len } = reth.ok_or(DropReason::Refused)?;
-                // The whole range is checked before its first byte is written.
+                // The complete range is checked before its first byte is written.
                 let granted = dma_len == 0
                     || core
                         .objects
@@ -178,9 +179,9 @@ impl UnreliableEnd {
     }
 }
 
-/// How far behind the expected packet one counts as old: far more than a network holds back, and so little that a peer
-/// whose numbers we have lost gets through again soon.
+/// Distance behind the expected packet, in packets, up to which a packet counts as old: far more than a network delays,
+/// and so small that a peer whose numbers are no longer known can communicate again soon.
 const OLD_PACKETS: u64 = 1 << 16;
 
-/// Numbers that a packet can have.
+/// Number of different packet sequence numbers.
 const NUMBERS: u64 = 1 << 24;

@@ -1,8 +1,8 @@
 //! Unreliable datagrams, at the receiver.
 //!
-//! Source: InfiniBand Architecture volume 1, section 9.8.3 (validation of datagrams), annex A17.4.5 (what stands in the
+//! Source: InfiniBand Architecture volume 1, section 9.8.3 (validation of datagrams), annex A17.4.5 (content of the
 //! first 40 bytes over UDP). A datagram for which there is no receive, or none long enough, is dropped; a receive that
-//! is too short stays for the next one.
+//! is too short remains for the next one.
 
 use rnic_wire::{Headers, Packet};
 
@@ -17,7 +17,7 @@ use crate::verbs::Verbs;
 use crate::verbs::gather::for_each_segment;
 
 impl UnreliableEnd {
-    /// A datagram.
+    /// Handles a received datagram.
     pub(super) fn receive_datagram<D: Dma>(
         &mut self,
         verbs: &mut Verbs,

@@ -12,8 +12,8 @@ use crate::mr::Access;
 const DENIED: Refusal = Refusal::Nak(NakCode::RemoteAccessError);
 
 impl Head {
-    /// Checks the length of a packet: every packet but the last of a message is full; the last of several carries
-    /// something.
+    /// Checks the payload length of a packet: every packet except the last of a message must be full; the last of
+    /// several must not be empty.
     #[inline]
     pub(crate) fn check_payload(&self, position: Position, len: u32) -> Result<(), NakCode> {
         let legal = match position {
@@ -44,7 +44,8 @@ impl Head {
         dma.place(0, Segment { local, len }).map_err(|_| DENIED)
     }
 
-    /// The local address of what a fetch of `length` bytes wants, where the peer may have it; of nothing there is none.
+    /// Returns the local address of the `length` bytes that a fetch requests, if the peer is permitted to access them;
+    /// a fetch of zero bytes has no address and returns 0.
     pub(crate) fn resolve_fetch(
         &self,
         core: &Core,
@@ -56,7 +57,8 @@ impl Head {
         self.resolve_fetch_in(core, self.pd, va, rkey, length, access)
     }
 
-    /// The same by leave of the protection domain `pd`: a target's differs from request to request.
+    /// As [`Self::resolve_fetch`], with the rights of the protection domain `pd`, which for a target differs from
+    /// request to request.
     pub(crate) fn resolve_fetch_in(
         &self,
         core: &Core,

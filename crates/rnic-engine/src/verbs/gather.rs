@@ -1,15 +1,16 @@
-//! From "bytes `offset` to `offset + len` of this request" to runs of registered memory.
+//! Translates a byte range of a request (`offset` to `offset + len`) into segments of registered memory.
 
 use crate::PdId;
 use crate::dma::{MemoryFault, Segment};
 use crate::mr::{Access, MrTable, Refused};
 use crate::wr::Sge;
 
-/// Calls `each` with the local memory behind `len` bytes at `offset` of a scatter/gather list, and how far into these
-/// bytes it begins. Memory that `each` cannot reach counts as memory that the key does not grant.
+/// Calls `each` with each segment of local memory for the `len` bytes at `offset` of a scatter/gather list, and with
+/// the offset of the segment in these bytes. Memory that `each` cannot reach is treated as memory that the key does not
+/// grant.
 ///
-/// `access` is what the region must grant locally: nothing for sending, `LOCAL_WRITE` for receiving. The caller has
-/// made sure that the list is long enough.
+/// `access` is the right that the region must grant locally: none for sending, `LOCAL_WRITE` for receiving. The caller
+/// has checked that the list is long enough.
 #[inline(always)]
 pub(crate) fn for_each_segment(
     mrs: &MrTable,
@@ -20,7 +21,7 @@ pub(crate) fn for_each_segment(
     access: Access,
     mut each: impl FnMut(u32, Segment) -> Result<(), MemoryFault>,
 ) -> Result<(), Refused> {
-    // Of nothing, no key is checked.
+    // For zero bytes, no key is checked.
     if let [only] = sges
         && len > 0
     {
@@ -31,7 +32,7 @@ pub(crate) fn for_each_segment(
     for_each_of_several(mrs, pd, sges, offset, len, access, each)
 }
 
-/// As [`for_each_segment`], of a list of any length.
+/// As [`for_each_segment`], for a list of any length.
 #[inline(never)]
 fn for_each_of_several(
     mrs: &MrTable,

@@ -14,18 +14,18 @@ use crate::{CqId, PdId, PeerId, SrqId};
 /// The part of a queue pair that its connection and both halves read for every packet.
 #[derive(Debug)]
 pub(crate) struct Head {
-    /// The network address at the other end, and above it the format of the packets that RoCE's connection takes in, or
-    /// [`NO_FORMAT`].
+    /// Network address of the remote end and, in the bits above it, the format of the packets that the RoCE connection
+    /// accepts, or [`NO_FORMAT`].
     accepts: u64,
-    /// Its transport's rules, computed from the profile.
+    /// Rules of the transport, computed from the profile.
     pub(crate) transport: Arc<Transport>,
-    /// Its number.
+    /// Queue pair number.
     pub(crate) number: Qpn,
-    /// Index in the engine's table: how timers and rings name it.
+    /// Index in the engine's table, by which timers and rings refer to the queue pair.
     pub(crate) slot: u32,
-    /// The queue pair at the other end.
+    /// Number of the queue pair at the remote end.
     pub(crate) dest_qpn: Qpn,
-    /// The path label of the next packet, which switches hash.
+    /// Path label of the next packet, which switches hash.
     pub(crate) label: PathLabel,
     pub(crate) pd: PdId,
     pub(crate) send_cq: CqId,
@@ -33,18 +33,18 @@ pub(crate) struct Head {
     pub(crate) srq: Option<SrqId>,
     mtu: u16,
     pub(crate) state: QpState,
-    /// It has failed, and its carrier has not yet given back what it holds of the NIC.
+    /// Set when the queue pair has failed and its carrier has not yet released the resources of the NIC that it holds.
     pub(crate) has_failed: bool,
-    /// What the peer may do, whatever a key grants.
+    /// Operations that the peer may perform, independent of the rights that a key grants.
     pub(crate) access: Access,
     pub(crate) signal_all: bool,
     pub(crate) min_rnr_timer: RnrTimer,
 }
 
-/// In the place of a format, where no packet is for a connection of RoCE's.
+/// Stored instead of a format when no packet is for a RoCE connection.
 const NO_FORMAT: u8 = u8::MAX;
 
-/// Returns peer and format in one word.
+/// Returns peer and format packed into one word.
 #[inline]
 const fn packed(peer: PeerId, format: u8) -> u64 {
     peer.0 as u64 | (format as u64) << 32
@@ -63,8 +63,8 @@ impl Head {
             send_cq: attributes.send_cq,
             recv_cq: attributes.recv_cq,
             srq: attributes.srq,
-            // Nothing is cut into packets before a connection says how; what is posted in the error state is still
-            // measured.
+            // No message is cut into packets before a connection sets the MTU, but requests posted in the error state
+            // are still measured with it.
             mtu: rnic_base::limits::MTU_MIN as u16,
             state: QpState::Reset,
             has_failed: false,
@@ -80,7 +80,7 @@ impl Head {
         u32::from(self.mtu)
     }
 
-    /// Cuts packets to `mtu` from now on.
+    /// Cuts messages into packets of `mtu` bytes from now on.
     pub(crate) fn set_mtu(&mut self, mtu: u32) {
         self.mtu = mtu as u16;
     }
@@ -91,25 +91,25 @@ impl Head {
         self.accepts == packed(peer, format as u8)
     }
 
-    /// Takes in packets of the peer's from now on, in the transport's format.
+    /// Accepts packets from the peer from now on, in the transport's format.
     pub(crate) fn begin_accepting(&mut self) {
         self.accepts = packed(self.peer(), self.transport.format as u8);
     }
 
-    /// Returns the network address at the other end; [`PeerId::NOBODY`] where packets come from anybody, and before
-    /// there is a connection.
+    /// Returns the network address of the remote end; [`PeerId::NOBODY`] when packets are accepted from any peer, and
+    /// before there is a connection.
     #[inline]
     pub(crate) fn peer(&self) -> PeerId {
         PeerId(self.accepts as u32)
     }
 
-    /// Connects it to `peer`.
+    /// Sets the remote end to `peer`.
     pub(crate) fn set_peer(&mut self, peer: PeerId) {
         self.accepts = packed(peer, NO_FORMAT);
     }
 
-    /// Returns a number of this connection's own, the same in every run. The peer counts where the RoCE family's
-    /// reliable connections hash it, and nowhere else.
+    /// Returns a hash of this connection that is the same in every run. The peer is included only for reliable
+    /// connections of the RoCE family.
     pub(crate) fn flow_hash(&self) -> u64 {
         let ends = u64::from(self.number.get()) << 32 | u64::from(self.dest_qpn.get());
         let has_format = self.accepts >> 32 != u64::from(NO_FORMAT);
@@ -118,27 +118,27 @@ impl Head {
         mixed ^ mixed >> 29
     }
 
-    /// Returns whether completions of its requests go into `cq`.
+    /// Returns whether completions of this queue pair's requests are written to `cq`.
     pub(crate) fn uses(&self, cq: CqId) -> bool {
         self.send_cq == cq || self.recv_cq == cq
     }
 
-    /// Returns whether packets with numbers of the request space may leave, or be under way: own requests, or answers
-    /// that are scheduled like them (FaSR).
+    /// Returns whether packets numbered in the request space may be sent or in flight: own requests, or responses that
+    /// are scheduled like them (FaSR).
     #[inline]
     pub(crate) fn transmits(&self) -> bool {
         self.state.sends() || (self.transport.scheduled && self.state.receives())
     }
 
-    /// Returns on whose behalf the peer's keys are looked up.
+    /// Returns the protection domain and queue pair for which the peer's keys are looked up.
     #[inline]
     pub(crate) fn granted(&self) -> (PdId, Qpn) {
         (self.pd, self.number)
     }
 
-    /// Checks that the queue pair's own rights allow what the peer asks for. A missing one is an invalid request, as
-    /// an operation that the queue pair does not support; a region's missing right is a remote access error (IBA
-    /// 9.7.5.2.4, table 60, and 10.2.8.1).
+    /// Checks that the queue pair's own rights permit the access that the peer requests. A missing right of the queue
+    /// pair is an invalid request, as for an operation that the queue pair does not support; a missing right of a
+    /// region is a remote access error (IBA 9.7.5.2.4, table 60, and 10.2.8.1).
     #[inline]
     pub(crate) fn check_right(&self, access: Access) -> Result<(), NakCode> {
         if self.access.contains(access) { Ok(()) } else { Err(NakCode::InvalidRequest) }

@@ -1,9 +1,9 @@
 //! The memory placement extensions (InfiniBand Architecture volume 1, annex A19): atomic writes and flushes.
 //!
-//! For sequence numbers, order, retransmission and answers they are reads of nothing: done when their turn has come,
-//! once, and answered by a Read response without payload. A flush finds that what its connection has written before is
-//! visible already, because the processor has written it; memory that is persistent is the body's to grant, by giving
-//! no region [`Access::FLUSH_PERSISTENT`] when it has none.
+//! For sequence numbers, order, retransmission and responses they are reads of zero bytes: executed once, in order, and
+//! answered by a Read response without payload. When a flush is executed, earlier writes of its connection are visible
+//! already, because the processor has written them. Persistent memory is granted by the driver, which gives no region
+//! [`Access::FLUSH_PERSISTENT`] when it has no such memory.
 
 use rnic_wire::{NakCode, PlacementOp};
 
@@ -13,21 +13,21 @@ use crate::mr::Access;
 use crate::wq::{SendWqe, WqeOp};
 use crate::wr::RemoteMemory;
 
-/// What a flush may ask for, and the right that it takes.
+/// Placement types that a flush may request, and the right that each requires.
 const PLACEMENTS: [(u8, Access); 2] = [(1, Access::FLUSH_GLOBAL), (2, Access::FLUSH_PERSISTENT)];
 
-/// A flush means a range.
+/// Selectivity of a flush that covers a range.
 const SELECTS_RANGE: u8 = 0;
-/// A flush means all that its key grants.
+/// Selectivity of a flush that covers all memory that its key grants.
 const SELECTS_REGION: u8 = 1;
 
-/// Puts an operation into a send queue entry.
+/// Stores a placement operation in a send queue entry.
 pub(crate) fn placement_entry(wqe: &mut SendWqe, op: WqeOp, remote: RemoteMemory, operand: u64) {
     (wqe.op, wqe.remote, wqe.rkey, wqe.operand) = (op, remote.addr, remote.rkey, operand);
     (wqe.length, wqe.packets) = (0, 1);
 }
 
-/// The operation in a send queue entry.
+/// Returns the placement operation stored in a send queue entry.
 pub(crate) fn placement_of(wqe: &SendWqe) -> PlacementOp {
     match wqe.op {
         WqeOp::AtomicWrite => PlacementOp::AtomicWrite { value: wqe.operand.to_ne_bytes() },
@@ -40,7 +40,8 @@ pub(crate) fn placement_of(wqe: &SendWqe) -> PlacementOp {
 }
 
 impl Head {
-    /// The local address of what an operation is about, where the peer may have it done; of a flush, any.
+    /// Returns the local address that an operation applies to, if the peer is permitted to execute it; for a flush, an
+    /// arbitrary address.
     pub(crate) fn resolve_placement(&self, core: &Core, va: u64, rkey: u32, op: PlacementOp) -> Result<u64, NakCode> {
         match op {
             PlacementOp::AtomicWrite { .. } if !va.is_multiple_of(8) => Err(NakCode::InvalidRequest),

@@ -1,8 +1,8 @@
-//! The receive queue, and what the peer's requests do to it and to memory.
+//! The receive queue, and the effects of the peer's requests on it and on memory.
 //!
-//! A message's payload is checked and placed packet by packet; its receive completes when the message ends. In order
-//! both happen at once; a carrier that places early packets ends messages later. The number of the packet expected is
-//! the carrier's, and handed in.
+//! The payload of a message is checked and placed packet by packet; its receive completes at the end of the message.
+//! With in-order packets both happen in one step; a carrier that places out-of-order packets ends messages later. The
+//! number of the expected packet is owned by the carrier and passed in.
 
 use rnic_base::Seq;
 use rnic_wire::header::aeth::credit_code;
@@ -23,56 +23,56 @@ use crate::wq::{RecvDone, RecvQueue, RecvTail};
 const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
 const DENIED: Refusal = Refusal::Nak(NakCode::RemoteAccessError);
 
-/// The receiving half of what verbs keep of a queue pair.
+/// The receiving half of the verbs state of a queue pair.
 #[derive(Debug)]
 pub(crate) struct RecvHalf {
     pub(crate) queue: RecvQueue,
-    /// The first sequence number of the peer's requests, and of our responses to them.
+    /// First sequence number of the peer's requests, and of the responses to them.
     pub(crate) start: Seq,
-    /// The first packet of the message that is coming in: what has ended before is complete.
+    /// First packet of the message that is being received; messages that ended before it are complete.
     pub(crate) message_start: Seq,
-    /// Messages completed.
+    /// Number of messages completed.
     pub(crate) msn: u32,
-    /// The message that is coming in, where packets come in order only.
+    /// The message that is being received, when packets are accepted in order only.
     pub(crate) message: Message,
     pub(crate) fetches_max: u8,
-    /// A request was refused for good: this is the answer to whatever follows it.
+    /// Code with which a request was refused permanently; every later request gets the same response.
     pub(crate) refused: Option<NakCode>,
-    /// A packet of the peer has come in.
+    /// Set once a packet from the peer has been received.
     established: bool,
     /// True for the target of an extended reliable connection: see `roce/target.rs`.
     pub(crate) is_target: bool,
 }
 
-/// How far the present message has come.
+/// Progress of the current message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Message {
     /// Between messages.
     None,
-    /// A Send, with so many bytes here.
+    /// A Send.
     Send {
-        /// Bytes so far.
+        /// Bytes received so far.
         bytes: u64,
     },
     /// A Write.
     Write {
-        /// Where the next byte goes.
+        /// Virtual address of the next byte.
         va: u64,
-        /// By what right.
+        /// Key that grants the access.
         rkey: u32,
-        /// Bytes to come.
+        /// Bytes still to be received.
         left: u32,
-        /// Bytes of the whole message.
+        /// Bytes of the complete message.
         length: u32,
     },
 }
 
-/// Why a packet was not accepted.
+/// Reason for which a packet was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     /// No receive is posted.
     NotReady,
-    /// The request cannot be honoured.
+    /// The request cannot be executed.
     Nak(NakCode),
 }
 
@@ -84,7 +84,7 @@ impl From<NakCode> for Refusal {
 
 impl RecvHalf {
     pub(crate) fn new(attributes: &QpAttributes, transport: &Transport) -> Self {
-        // Receives claimed from a shared queue are kept here, as many as there can be messages in the window.
+        // Receives claimed from a shared queue are kept here; there can be as many as messages in the window.
         let limit = if attributes.srq.is_some() { transport.window_bits.min(512) } else { attributes.max_recv_wr };
         Self {
             queue: RecvQueue::new(limit, attributes.max_recv_sge),
@@ -99,12 +99,13 @@ impl RecvHalf {
         }
     }
 
-    /// Takes in requests that begin with `start`, and serves up to `fetches_max` reads and atomics at a time.
+    /// Accepts requests starting with sequence number `start`, and serves up to `fetches_max` reads and atomics at a
+    /// time.
     pub(crate) fn connect(&mut self, start: Seq, fetches_max: u8) {
         (self.start, self.message_start, self.fetches_max) = (start, start, fetches_max);
     }
 
-    /// A packet of the peer has come in.
+    /// Records that a packet from the peer has been received.
     #[inline]
     pub(crate) fn note_first_packet(&mut self, head: &Head, core: &mut Core) {
         if !self.established {
@@ -112,7 +113,8 @@ impl RecvHalf {
         }
     }
 
-    /// The first packet of the peer: a program that waits in [`QpState::ReadyToReceive`] can go on (IBA 11.6.2.2).
+    /// Records the first packet from the peer: a program that waits in [`QpState::ReadyToReceive`] can go on (IBA
+    /// 11.6.2.2).
     #[cold]
     fn note_established(&mut self, head: &Head, core: &mut Core) {
         self.established = true;
@@ -121,8 +123,8 @@ impl RecvHalf {
         }
     }
 
-    /// Checks a packet of a Write or a Send and places its payload; its number is `seq`, and `expected` that of the
-    /// packet expected next. After an error nothing has changed.
+    /// Checks packet `seq` of a Write or a Send and places its payload; `expected` is the number of the packet expected
+    /// next. After an error no state has changed.
     #[inline(always)]
     pub(crate) fn take<D: Dma>(
         &mut self,
@@ -149,7 +151,7 @@ impl RecvHalf {
         }
     }
 
-    /// Places a Write packet; answers how long the message is, as far as this packet knows.
+    /// Places a Write packet; returns the length of the message, as far as it is known from this packet.
     #[inline(always)]
     fn place_write<D: Dma>(
         &mut self,
@@ -193,7 +195,7 @@ impl RecvHalf {
                 }
                 (reth.va, reth.rkey, reth.dma_len, reth.dma_len)
             }
-            // With split spaces every packet has an address; the running one is what counts.
+            // With split sequence spaces every packet carries an address; the running address is the one used.
             (Message::Write { va, rkey, left, length }, false) => (va, rkey, left, length),
             _ => return Err(INVALID),
         };
@@ -210,7 +212,7 @@ impl RecvHalf {
         Ok(length)
     }
 
-    /// Places a packet of a Send, whose number is `seq`; `expected` is the number of the packet expected next.
+    /// Places packet `seq` of a Send; `expected` is the number of the packet expected next.
     #[inline(never)]
     fn place_send<D: Dma>(
         &mut self,
@@ -267,7 +269,7 @@ impl RecvHalf {
         Ok(())
     }
 
-    /// The receive request that a message uses: the one it names (IRN's `recv_WQE_SN`), or the oldest.
+    /// Returns the receive request that a message uses: the one it names (IRN's `recv_WQE_SN`), or the oldest.
     #[inline]
     fn receive_for(
         &mut self,
@@ -278,27 +280,27 @@ impl RecvHalf {
     ) -> Result<u32, Refusal> {
         let queue = &self.queue;
         let counter = match named.filter(|_| head.transport.places_early) {
-            // The name has 24 bits; its counter is the nearest one to the head.
+            // The number in the packet has 24 bits; its counter is the one nearest to the head.
             Some(sn) => {
                 queue.head.wrapping_add((sn.wrapping_sub(queue.head) << 8).cast_signed().wrapping_shr(8) as u32)
             }
             None => queue.head,
         };
         let ahead = counter.wrapping_sub(queue.head);
-        // Every message before this one takes a packet at least: in order, messages use receives in order, and early
-        // ones cannot be further ahead than their packets.
+        // Every message before this one takes at least one packet: in order, messages use receives in order, and
+        // out-of-order messages cannot be further ahead than their packets.
         if u64::from(ahead) > seq.since(expected) {
             return Err(INVALID);
         }
         self.receive_at(head, core, counter)
     }
 
-    /// The oldest receive, from the shared queue where there is one.
+    /// Returns the oldest receive, claimed from the shared queue if there is one.
     pub(crate) fn oldest_receive(&mut self, head: &Head, core: &mut Core) -> Result<u32, Refusal> {
         self.receive_at(head, core, self.queue.head)
     }
 
-    /// Receive `counter`, claimed if it must be.
+    /// Returns receive `counter`, claimed from the shared queue if necessary.
     #[inline]
     fn receive_at(&mut self, head: &Head, core: &mut Core, counter: u32) -> Result<u32, Refusal> {
         if self.queue.contains(counter) {
@@ -307,7 +309,7 @@ impl RecvHalf {
         self.claim_receives(head, core, counter)
     }
 
-    /// Takes receives from the shared queue, in order, until `counter` has one.
+    /// Claims receives from the shared queue, in order, until `counter` has one.
     #[inline(never)]
     fn claim_receives(&mut self, head: &Head, core: &mut Core, counter: u32) -> Result<u32, Refusal> {
         let srq = head.srq.ok_or(Refusal::NotReady)?;
@@ -324,7 +326,7 @@ impl RecvHalf {
         Ok(counter)
     }
 
-    /// Parks the completion of receive `counter` until everything up to `last` has arrived (I-18).
+    /// Defers the completion of receive `counter` until every packet up to `last` has arrived (I-18).
     fn finish_receive(
         &mut self,
         counter: u32,
@@ -335,14 +337,15 @@ impl RecvHalf {
     ) -> Result<(), Refusal> {
         let wqe = self.queue.get_mut(counter);
         if wqe.done.is_some() {
-            // Two messages name the same receive: the peer contradicts itself.
+            // Two messages name the same receive, so the peer's requests are inconsistent.
             return Err(INVALID);
         }
         wqe.done = Some(RecvDone { last, byte_len, tail, solicited });
         Ok(())
     }
 
-    /// The oldest receive cannot take its message: it completes in error, in order, and the message is refused.
+    /// Handles a message that the oldest receive cannot hold: the receive completes in error, in order, and the message
+    /// is refused.
     fn fail_receive(&mut self, head: &Head, core: &mut Core, is_expected: bool, status: WcStatus) -> Refusal {
         if is_expected {
             self.fail_oldest(head, core, status);
@@ -353,7 +356,7 @@ impl RecvHalf {
         }
     }
 
-    /// A message is complete: count it (I-17), and deliver its receive, if it uses one.
+    /// Ends a complete message: counts it (I-17), and delivers its receive, if it uses one.
     #[inline]
     pub(crate) fn end_message(
         &mut self,
@@ -375,12 +378,13 @@ impl RecvHalf {
         let queue = &mut self.queue;
         // The peer must use receives in the order of its messages.
         let done = queue.get(queue.head).done.filter(|done| done.last == seq).ok_or(NakCode::InvalidRequest)?;
-        // Placed alone, each packet says for itself how long the message is; together they must make it so.
+        // When packets are placed individually, each packet carries the message length; the number of packets must
+        // match it.
         let packets = seq.since(self.message_start) + 1;
         if head.transport.places_early && u64::from(done.byte_len.div_ceil(mtu).max(1)) != packets {
             return Err(NakCode::InvalidRequest);
         }
-        // A message that is refused here has not happened: its receive stays, to be flushed.
+        // A message that is refused here has no effect: its receive remains queued, to be flushed.
         if let RecvTail::SendInvalidate(rkey) = done.tail {
             core.objects.mrs.invalidate(head.pd, head.number, rkey).map_err(|_| NakCode::RemoteAccessError)?;
         }
@@ -390,13 +394,13 @@ impl RecvHalf {
         Ok(())
     }
 
-    /// Whether the oldest receive belongs to the message that ends at `seq`.
+    /// Returns whether the oldest receive belongs to the message that ends at `seq`.
     pub(crate) fn receive_waits_at(&self, seq: Seq) -> bool {
         let queue = &self.queue;
         queue.len() > 0 && queue.get(queue.head).done.is_some_and(|done| done.last == seq)
     }
 
-    /// Completes receive `counter` with a message that is here as a whole.
+    /// Completes receive `counter` with a message that has been received completely.
     pub(crate) fn complete_alone(&mut self, head: &Head, core: &mut Core, counter: u32, done: &RecvDone) {
         let queue = &mut self.queue;
         let wr_id = queue.get(counter).wr_id;
@@ -405,7 +409,7 @@ impl RecvHalf {
         core.complete(head.recv_cq, recv_completion(head.number, wr_id, done));
     }
 
-    /// The message that was to complete the oldest receive is refused after all.
+    /// Withdraws the deferred completion of the oldest receive, because its message is refused after all.
     pub(crate) fn unpark(&mut self) {
         let queue = &mut self.queue;
         if queue.len() > 0 {
@@ -413,7 +417,8 @@ impl RecvHalf {
         }
     }
 
-    /// The receive of the message that is coming in is one of them: that message is not among those that are counted.
+    /// Returns the acknowledgement syndrome with the number of posted receives. The receive of the message that is
+    /// being received is included, because that message is not yet counted as complete.
     #[cold]
     pub(crate) fn count_receives(&self, head: &Head) -> Syndrome {
         if head.srq.is_some() || self.is_target {
@@ -422,7 +427,7 @@ impl RecvHalf {
         Syndrome::Ack { credits: credit_code(self.queue.len()) }
     }
 
-    /// Completes the oldest receive with `status`: its message cannot be taken.
+    /// Completes the oldest receive with `status`, because its message cannot be accepted.
     pub(crate) fn fail_oldest(&mut self, head: &Head, core: &mut Core, status: WcStatus) {
         let queue = &mut self.queue;
         let completion = Completion::failed_receive(head.number, queue.get(queue.head).wr_id, status);
@@ -430,7 +435,7 @@ impl RecvHalf {
         core.complete(head.recv_cq, completion);
     }
 
-    /// Completes everything posted as flushed.
+    /// Completes all posted receives as flushed.
     pub(crate) fn flush(&mut self, head: &Head, core: &mut Core) {
         while self.queue.len() > 0 {
             self.fail_oldest(head, core, WcStatus::WrFlushed);

@@ -1,7 +1,7 @@
 //! The send queue: posting, the numbers of its entries, local memory, completing and flushing.
 //!
-//! The progress of a send queue entry up to its completion, for every protocol: when it may begin, its numbers, how
-//! much of it is sent and acknowledged, and its failure.
+//! Covers the progress of a send queue entry up to its completion, for every protocol: when it may start, its numbers,
+//! how much of it is sent and acknowledged, and its failure.
 
 mod local;
 
@@ -24,22 +24,22 @@ use crate::wq::{SendQueue, SendWqe, WqeOp, WqeState};
 use crate::wr::{SendFlags, SendOp, SendRequest};
 use local::bind_entry;
 
-/// The sending half of what verbs keep of a queue pair.
+/// The sending half of the verbs state of a queue pair.
 #[derive(Debug)]
 pub(crate) struct SendHalf {
     pub(crate) queue: SendQueue,
-    /// The first sequence number this queue pair has used, in the request space and in that of the responses.
+    /// First sequence number this queue pair has used, in the request space and in the response space.
     pub(crate) start: Seq,
-    /// The entry that has failed and how, while earlier ones are still under way. Nothing new is sent.
+    /// The entry that has failed and its status, while earlier entries are still in flight. No new packets are sent.
     pub(crate) doom: Option<(u32, WcStatus)>,
     /// `recv_WQE_SN` of the next request that consumes a receive.
     next_recv_sn: u32,
     /// `read_WQE_SN` of the next read or atomic.
     next_read_sn: u32,
-    /// Reads and atomics under way.
+    /// Number of reads and atomics in flight.
     pub(crate) fetches: u8,
     pub(crate) fetches_max: u8,
-    /// See [`QpTiming`]; more than this type holds is as many.
+    /// See [`QpTiming`]; larger values saturate at the maximum of this type.
     retry_count: u16,
     rnr_retry: Option<u16>,
 }
@@ -59,25 +59,26 @@ impl SendHalf {
         }
     }
 
-    /// Takes over how long the peer's silence is borne, and how many reads and atomics may be under way.
+    /// Applies the limits on retries without a response from the peer, and on the number of reads and atomics in
+    /// flight.
     pub(crate) fn set_limits(&mut self, timing: &QpTiming) {
         self.retry_count = timing.retry_count.min(u16::MAX.into()) as u16;
         self.rnr_retry = timing.rnr_retry.map(|count| count.min(u16::MAX.into()) as u16);
         self.fetches_max = timing.max_rd_atomic as u8;
     }
 
-    /// Returns how many timeouts in a row are borne.
+    /// Returns the number of consecutive timeouts that are tolerated.
     #[inline]
     pub(crate) fn retry_count(&self) -> u32 {
         self.retry_count.into()
     }
 
-    /// Returns whether `times` receiver-not-ready answers in a row are too many.
+    /// Returns whether `times` consecutive receiver-not-ready responses exceed the limit.
     pub(crate) fn exceeds_rnr_retry(&self, times: u32) -> bool {
         self.rnr_retry.is_some_and(|limit| times > limit.into())
     }
 
-    /// Returns the entry that `request` makes, or why it cannot be posted. Nothing is changed.
+    /// Returns the entry for `request`, or the reason why it cannot be posted. No state is changed.
     #[inline(always)]
     pub(crate) fn prepare(&self, head: &Head, request: &SendRequest<'_>) -> Result<SendWqe, PostError> {
         let queue = &self.queue;
@@ -98,13 +99,13 @@ impl SendHalf {
             return Err(PostError::Unsupported(head.transport.service));
         }
         if head.transport.split && wqe.op == WqeOp::Read {
-            // The answer has numbers of its own.
+            // The response has sequence numbers of its own.
             wqe.packets = 1;
         }
         Ok(wqe)
     }
 
-    /// Queues an entry that [`SendHalf::prepare`] has made; returns whether it is to be sent. In an error state it is
+    /// Queues an entry made by [`SendHalf::prepare`]; returns whether it is to be sent. In an error state it is
     /// flushed.
     #[inline(always)]
     pub(crate) fn post(&mut self, head: &Head, core: &mut Core, wqe: SendWqe, request: &SendRequest<'_>) -> bool {
@@ -116,10 +117,10 @@ impl SendHalf {
         sends
     }
 
-    /// Checks whether the next entry may begin, credit aside; packets up to `una` are acknowledged.
+    /// Checks whether the next entry may start, not counting credit; packets up to `una` are acknowledged.
     ///
     /// # Errors
-    /// Why not, or no reason where nothing may begin.
+    /// The reason to wait, or none when no entry may start.
     #[inline]
     pub(crate) fn may_begin(&self, head: &Head, una: Seq) -> Result<(), Option<WaitReason>> {
         if head.state == QpState::SendQueueDrained {
@@ -138,10 +139,10 @@ impl SendHalf {
         Ok(())
     }
 
-    /// Whether `wqe` is a Write to where an earlier one of this queue pair writes that is not known to have arrived: a
-    /// packet of that one, lost and sent again, would be placed over it (IRN section 5.3.4). Addresses decide; what two
-    /// keys map to the same memory under two of them is not seen. Looks at every entry under way, so at as many as the
-    /// send queue holds.
+    /// Returns whether `wqe` is a Write to memory that an earlier Write of this queue pair targets and is not known to
+    /// have reached: a lost and retransmitted packet of the earlier Write would overwrite the newer data (IRN section
+    /// 5.3.4). The comparison uses addresses; memory that two keys map under two different addresses is not detected.
+    /// Checks every entry in flight, hence at most as many as the send queue holds.
     #[cold]
     fn overlaps_unarrived(&self, wqe: &SendWqe, una: Seq) -> bool {
         let queue = &self.queue;
@@ -154,8 +155,8 @@ impl SendHalf {
             })
     }
 
-    /// Gives entry `counter` its numbers: `first` is that of its first packet, which is about to be made. Of those that
-    /// tell fetches apart at their target a fetch takes `reads`.
+    /// Assigns entry `counter` its numbers: `first` is the number of its first packet, which is about to be built. A
+    /// fetch takes `reads` of the numbers that identify fetches at their target.
     #[inline]
     pub(crate) fn begin(&mut self, counter: u32, first: Seq, reads: u32) {
         let entry = self.queue.get_mut(counter);
@@ -170,7 +171,7 @@ impl SendHalf {
         }
     }
 
-    /// The last entry to begin, which took `reads`, does not begin after all.
+    /// Reverts the start of the last started entry `counter`, which took `reads`.
     pub(crate) fn put_back(&mut self, counter: u32, reads: u32) {
         let entry = self.queue.get_mut(counter);
         entry.first = Seq::UNSET;
@@ -182,7 +183,8 @@ impl SendHalf {
         }
     }
 
-    /// `packets` more of the next entry have been handed out; behind its last one, the entry after it is the next.
+    /// Records that `packets` more packets of the next entry have been passed on for sending; after its last packet,
+    /// the following entry becomes the next.
     #[inline]
     pub(crate) fn advance(&mut self, packets: u32) {
         let counter = self.queue.next;
@@ -193,7 +195,8 @@ impl SendHalf {
         }
     }
 
-    /// Entry `counter` cannot succeed: of all that cannot, the oldest fails, once it is at the head.
+    /// Marks entry `counter` as one that cannot succeed: the oldest of all marked entries fails, once it is at the
+    /// head.
     pub(crate) fn mark_failed(&mut self, counter: u32, status: WcStatus) {
         let head = self.queue.head;
         let age = |other: u32| other.wrapping_sub(head);
@@ -202,7 +205,8 @@ impl SendHalf {
         }
     }
 
-    /// Collects the local memory of `len` bytes at `offset` of entry `counter`; false when a key does not cover it.
+    /// Collects the local memory of `len` bytes at `offset` of entry `counter`; returns false when a key does not cover
+    /// it.
     #[inline(always)]
     pub(crate) fn gather(&self, head: &Head, core: &mut Core, counter: u32, offset: u32, len: u32) -> bool {
         let Core { objects, segments, .. } = core;
@@ -218,7 +222,7 @@ impl SendHalf {
         .is_ok()
     }
 
-    /// Puts response packet `index` of the answer to entry `counter` where it belongs.
+    /// Places packet `index` of the response to entry `counter` in local memory.
     pub(crate) fn place_response<D: Dma>(
         &self,
         head: &Head,
@@ -247,7 +251,7 @@ impl SendHalf {
                     Ok(())
                 })
                 .map_err(protection)?;
-                // An atomic's result may not be scattered: eight bytes in one piece, or nothing.
+                // The result of an atomic may not be scattered: it must be eight bytes in one segment.
                 let whole = found.filter(|segment| segment.len == 8).ok_or(WcStatus::LocalProtection)?;
                 dma.store(whole.local, original).map_err(|_| WcStatus::LocalProtection)
             }
@@ -271,7 +275,8 @@ impl SendHalf {
         }
     }
 
-    /// Completes the next entry, whose last packet has been handed out, where nothing is acknowledged.
+    /// Completes the next entry after its last packet has been passed on for sending, on services without
+    /// acknowledgements.
     pub(crate) fn complete_sent(&mut self, head: &Head, core: &mut Core) {
         let queue = &mut self.queue;
         let wqe = queue.get(queue.next);
@@ -286,7 +291,7 @@ impl SendHalf {
         }
     }
 
-    /// Tells the program that the send queue is drained, if it is.
+    /// Notifies the program that the send queue is drained, if it is.
     pub(crate) fn notice_drained(&self, head: &Head, core: &mut Core) {
         let queue = &self.queue;
         if queue.head == queue.next && self.queue.sent_of_next == 0 {
@@ -301,7 +306,7 @@ impl SendHalf {
         while !queue.is_empty() {
             let entry = queue.get(queue.head);
             let completion = send_completion(head.number, entry, WcStatus::WrFlushed);
-            // Without order an entry may have completed before those in front of it.
+            // Without ordering, an entry may have completed before older ones.
             let is_completed = entry.state == WqeState::Completed;
             queue.head = queue.head.wrapping_add(1);
             if !is_completed {
@@ -344,7 +349,7 @@ pub(crate) fn send_completion(qpn: rnic_wire::Qpn, wqe: &SendWqe, status: WcStat
     }
 }
 
-/// Returns the code with which a packet says that it can bring no data, if it does.
+/// Returns the code with which a packet reports that it cannot carry data, if it does.
 #[inline]
 pub(crate) fn refusal_in(packet: &Packet) -> Option<NakCode> {
     match packet.headers {
@@ -353,7 +358,7 @@ pub(crate) fn refusal_in(packet: &Packet) -> Option<NakCode> {
     }
 }
 
-/// Checks `request` against the limits of verbs and puts it into its compact form.
+/// Checks `request` against the limits of verbs and converts it into its compact form.
 #[inline]
 fn compact(request: &SendRequest<'_>, mtu: u32) -> Result<SendWqe, PostError> {
     let length = match request.sges {
@@ -366,7 +371,7 @@ fn compact(request: &SendRequest<'_>, mtu: u32) -> Result<SendWqe, PostError> {
     let mut wqe = SendWqe {
         wr_id: request.wr_id,
         length: length as u32,
-        // Most messages are shorter than a packet: spare them the division.
+        // Most messages are shorter than a packet; this avoids the division for them.
         packets: if length <= u64::from(mtu) { 1 } else { (length as u32).div_ceil(mtu) },
         flags: request.flags,
         sge_count: request.sges.len() as u8,
@@ -420,6 +425,7 @@ fn compact(request: &SendRequest<'_>, mtu: u32) -> Result<SendWqe, PostError> {
     Ok(wqe)
 }
 
-/// Until the step to `ReadyToSend` sets it. A queue pair that only serves Reads never takes that step, and its peer,
-/// who wants the data, is the one to lose patience: after a minute, with timeouts of a millisecond, nobody is there.
+/// Value until the transition to `ReadyToSend` sets it. A queue pair that only serves Reads never makes that
+/// transition, and its peer, which waits for the data, is expected to give up first: after a minute, with timeouts of a
+/// millisecond, the peer is considered gone.
 const RETRY_COUNT_UNSET: u16 = u16::MAX;

@@ -1,24 +1,25 @@
-//! How long a packet and its acknowledgement take, for whoever watches: no decision depends on it.
+//! Round-trip time from a packet to its acknowledgement, for monitoring only: no decision depends on it.
 //!
-//! One packet at a time is timed, and none that was sent twice (Karn, Partridge: SIGCOMM 1987): a comparison for each
-//! packet sent and each acknowledgement. What policies hear is measured by the window, when they listen.
+//! One packet at a time is timed, and never a retransmitted one (Karn, Partridge: SIGCOMM 1987); the cost is one
+//! comparison for each packet sent and each acknowledgement. The round-trip times that policies receive are measured
+//! separately by the window, when policies request them.
 
 use rnic_base::{Duration, Seq, Time};
 
-/// The packet being timed, and what the last one took.
+/// The packet being timed, and the last measured round-trip time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundTrip {
     timed: Seq,
-    /// When it was sent; [`NOBODY_TIMED`] when none is being timed.
+    /// Time at which the packet was sent; [`NOBODY_TIMED`] when none is being timed.
     sent: Time,
-    /// [`Duration::MAX`] before the first.
+    /// Last measured round-trip time; [`Duration::MAX`] before the first.
     last: Duration,
 }
 
 impl RoundTrip {
     pub(crate) const NEW: Self = Self { timed: Seq::UNSET, sent: NOBODY_TIMED, last: Duration::MAX };
 
-    /// `seq` leaves for the first time.
+    /// Records that `seq` is sent for the first time.
     #[inline]
     pub(crate) fn sent(&mut self, seq: Seq, now: Time) {
         if self.sent == NOBODY_TIMED {
@@ -26,13 +27,13 @@ impl RoundTrip {
         }
     }
 
-    /// Something leaves again: what comes back now may be about either copy.
+    /// Stops timing, because packets are retransmitted: an acknowledgement received now may be for either copy.
     #[inline]
     pub(crate) fn forget(&mut self) {
         self.sent = NOBODY_TIMED;
     }
 
-    /// Everything before `una` has arrived.
+    /// Records that everything before `una` has arrived.
     #[inline]
     pub(crate) fn acknowledged(&mut self, una: Seq, now: Time) {
         if self.sent != NOBODY_TIMED && self.timed < una {
@@ -41,13 +42,13 @@ impl RoundTrip {
         }
     }
 
-    /// The last that was measured.
+    /// Returns the last measured round-trip time.
     pub(crate) fn last(&self) -> Option<Duration> {
         (self.last != Duration::MAX).then_some(self.last)
     }
 }
 
-/// Later than anything.
+/// Marks that no packet is being timed: later than any time.
 const NOBODY_TIMED: Time = Time::from_ps(u64::MAX);
 
 #[cfg(test)]

@@ -1,24 +1,26 @@
-//! How many packets a path takes, found out from what gets lost on it.
+//! Limit on the packets that a path can hold, derived from the losses on it.
 //!
-//! IRN has no congestion control of its own and a cap that is made for its network (section 3.2). On a path that is
-//! slower than its end, most of a full window is lost, and so is most of what is then sent again at the sender's rate.
-//! A window of which a quarter is lost in a round trip is limited to what arrived of it, or what was acknowledged since
-//! the last round trip but one was measured, and grows by an eighth with each window that is acknowledged, sent again
-//! or not: a queue that overflows by less costs a few repairs, and losses at random, of which there are fewer, cost
-//! nothing. A timeout halves it (RFC 5681, section 3.1), once until there is progress; if it was too early, for the
-//! acknowledgement came sooner than any answer could, nothing was lost, and it is undone (RFC 3522, RFC 4015).
+//! IRN has no congestion control of its own and a cap that is configured for its network (section 3.2). On a path that
+//! is slower than the sender's link, most of a full window is lost, and so is most of what is then retransmitted at the
+//! sender's rate. When a quarter of a window is lost in a round trip, the window is limited to the packets that
+//! arrived, or to those acknowledged since the round-trip measurement before the last one. The limit grows by an eighth
+//! with each window that is acknowledged, retransmitted or not: a queue that overflows by less costs a few
+//! retransmissions, and random losses, which are fewer, have no effect. A timeout halves the limit (RFC 5681, section
+//! 3.1), once until there is progress; if the timeout was spurious, because the acknowledgement arrived sooner than any
+//! response could, nothing was lost, and the halving is undone (RFC 3522, RFC 4015).
 //!
-//! A limit counts packets in the network (RFC 6675's pipe) as far as is known: behind a loss, receivers that keep
-//! nothing have lost everything (go-back-N), so the limit is what was acknowledged of late.
+//! A limit counts packets in the network (RFC 6675's pipe) as far as they are known: after a loss, receivers that keep
+//! no out-of-order packets have lost all following packets (go-back-N), so the limit is the number of packets
+//! acknowledged recently.
 
 use rnic_base::Seq;
 
-/// Packets in the network at most.
+/// Maximum number of packets in the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Limit(u16);
 
 impl Limit {
-    /// None has been found.
+    /// No limit has been found.
     pub(super) const NONE: Self = Self(u16::MAX);
 
     #[inline]
@@ -26,29 +28,30 @@ impl Limit {
         (self != Self::NONE).then_some(self.0.into())
     }
 
-    /// Lowers it to `packets`, and not below what a receiver that keeps early packets, or none, needs.
+    /// Lowers the limit to `packets`, but not below the minimum for the receiver; `keeps_early` is set when the
+    /// receiver keeps out-of-order packets.
     fn lower_to(&mut self, packets: u64, keeps_early: bool) {
         let least = if keeps_early { LEAST } else { LEAST_IN_ORDER };
         self.0 = self.0.min(u16::try_from(packets).unwrap_or(u16::MAX - 1)).max(least);
     }
 
-    /// A timeout, with so many packets in flight.
+    /// Halves the limit after a timeout with `in_flight` packets in flight.
     pub(super) fn halve(&mut self, in_flight: u64, keeps_early: bool) {
         self.lower_to(self.packets().map_or(in_flight, |limit| limit.min(in_flight)) / 2, keeps_early);
     }
 }
 
-/// Losses of a round trip.
+/// Losses of one round trip.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Losses {
-    /// What was sent before this is acknowledged: another round.
+    /// End of the round trip: it is over when all packets before this one are acknowledged.
     end: Seq,
-    /// Packets in flight when the first was reported.
+    /// Packets in flight when the first loss of the round trip was reported.
     in_flight: u64,
     lost: u64,
-    /// The oldest packet outstanding when the last round trip but one was measured, and the last.
+    /// Oldest outstanding packet at the round-trip measurement before the last one, and at the last one.
     acknowledged: [Seq; 2],
-    /// Packets acknowledged since the limit has grown.
+    /// Packets acknowledged since the limit last grew.
     since_growth: u64,
 }
 
@@ -56,12 +59,12 @@ impl Losses {
     pub(super) const NONE: Self =
         Self { end: Seq::UNSET, in_flight: 0, lost: 0, acknowledged: [Seq::UNSET; 2], since_growth: 0 };
 
-    /// A round trip was measured, and all before `una` is acknowledged.
+    /// Records that a round trip was measured, and that all packets before `una` are acknowledged.
     pub(super) fn note_round_trip(&mut self, una: Seq) {
         self.acknowledged = [self.acknowledged[1], una];
     }
 
-    /// Notes that `packets` were acknowledged under `limit`, which grows when that makes a window.
+    /// Records that `packets` were acknowledged under `limit`, which grows once they add up to a window.
     pub(super) fn note_acknowledged(&mut self, packets: u64, limit: &mut Limit) {
         self.since_growth += packets;
         if limit.packets().is_some_and(|limit| self.since_growth >= limit) {
@@ -70,8 +73,8 @@ impl Losses {
         }
     }
 
-    /// Of the packets from `una` to `next`, `lost` more are lost, at a receiver that keeps early packets, or none.
-    /// Lowers `limit` when that is too many.
+    /// Records that `lost` more of the packets from `una` to `next` are lost. Lowers `limit` when that is too many;
+    /// `keeps_early` is set when the receiver keeps out-of-order packets.
     pub(super) fn note(&mut self, [una, next]: [Seq; 2], lost: u32, keeps_early: bool, limit: &mut Limit) {
         if una >= self.end {
             *self = Self { end: next, in_flight: next.since(una), lost: 0, ..*self };
@@ -85,19 +88,20 @@ impl Losses {
     }
 }
 
-/// The oldest packet and one whose acknowledgement says that it is missing.
+/// Minimum limit in packets: the oldest packet, and one whose acknowledgement reports that it is missing.
 const LEAST: u16 = 2;
 
-/// Behind a loss a receiver that keeps nothing says so once, when the next packet comes: one of these does.
+/// Minimum limit in packets for a receiver that keeps no out-of-order packets: after a loss it reports the gap once,
+/// when the next packet arrives, so one of these packets must arrive.
 const LEAST_IN_ORDER: u16 = 16;
 
-/// Growth with each window that was acknowledged: this part.
+/// Divisor of the growth: the limit grows by this part with each window that is acknowledged.
 const GROWTH_PART: u16 = 8;
 
-/// One in so many packets of a round trip is what a limit is lowered for.
+/// Fraction of losses: the limit is lowered when one in this many packets of a round trip is lost.
 const LOST_PART: u64 = 4;
 
-/// But not for one or two.
+/// Minimum number of losses for which the limit is lowered.
 const LOST_MIN: u64 = 3;
 
 #[cfg(test)]

@@ -3,26 +3,28 @@
 //! Source: FaSR (2025) sections III-B (fast and slow path), III-C (the two levels), III-D (compression, exhaustion,
 //! head and tail, overflow). Mechanisms.
 //!
-//! * Level 1: *units*. A queue pair that recovers holds one, by a pointer that is null otherwise; in it a [`Lane`] for
-//!   each bitmap that IRN would keep for the queue pair. A map says which units are taken.
-//! * Level 2: *blocks* of a few bits in singly linked lists, with head and tail in the lane: early packets append at
-//!   the tail, repaired holes release from the head, so neither walks the list. A map says which blocks are taken.
-//! * *Fast path*: one packet is missing, so the highest packet that is here says all; the lane has no block.
-//! * *Compression*: packets right behind the hole that came in one after the other are one number.
+//! * Level 1: *units*. A queue pair in recovery holds one, through a pointer that is null otherwise; it contains a
+//!   [`Lane`] for each bitmap that IRN would keep for the queue pair. A map records which units are in use.
+//! * Level 2: *blocks* of a few bits in singly linked lists, with head and tail in the lane: out-of-order packets
+//!   append at the tail, recovered gaps release from the head, so neither walks the list. A map records which blocks
+//!   are in use.
+//! * *Fast path*: one packet is missing, so the highest received packet describes the complete state; the lane has no
+//!   block.
+//! * *Compression*: packets directly behind the gap that arrived consecutively are stored as one number.
 //!
-//! Deviations and choices, where the paper is silent:
+//! Deviations and choices, where the paper does not specify:
 //!
-//! * a lane keeps whole sequence numbers, where hardware keeps 24 bits of them; what the paper's layout costs in bits
-//!   is the footprint's business;
-//! * two of the paper's five bitmaps are lanes. Answers to Reads are packets of the responder's own sequence space
-//!   so that those of responses are never used. Which early packets act when their turn has come (the second
-//!   half of IRN's 2-bitmap) stands in the host's memory beside the data that waits there, on either path: on
-//!   the fast path there would be no bitmap for it;
-//! * room is asked for before a packet is placed: a packet that finds none is dropped whole, and the queue pair goes
-//!   back to go-back-N until this recovery is over; what is recorded stays (section III-D). Without a unit it is the
-//!   gap itself that must close;
-//! * a sender that finds no block goes on without a record of what was selectively acknowledged; it then sends more
-//!   again than it must.
+//! * a lane keeps full sequence numbers, where hardware keeps 24 bits of them; the cost of the paper's layout in bits
+//!   is computed by the footprint;
+//! * two of the paper's five bitmaps are lanes. Responses to Reads are packets of the responder's own sequence space
+//!   so the bitmaps for responses are never used. The record of which out-of-order packets act once they are in
+//!   order (the second half of IRN's 2-bitmap) is kept in the host's memory beside the data that waits there, on
+//!   either path: on the fast path there would be no bitmap for it;
+//! * free space is checked before a packet is placed: a packet that finds none is dropped completely, and the queue
+//!   pair falls back to go-back-N until this recovery is over; recorded state is kept (section III-D). Without a unit,
+//!   the fallback ends when the gap itself is closed;
+//! * a sender that finds no free block continues without a record of what was selectively acknowledged; it then
+//!   retransmits more than necessary.
 
 mod bits;
 mod lane;
@@ -34,33 +36,33 @@ pub(crate) use bits::{Bits, RxClass};
 pub(crate) use lane::Lost;
 use lane::{Blocks, Lane, Slots};
 
-/// Which of a queue pair's bitmaps.
+/// Selects one of a queue pair's bitmaps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LaneId {
-    /// Requests that have arrived early.
+    /// Requests that have arrived out of order.
     RequestsIn,
     /// Requests that have been selectively acknowledged.
     RequestsOut,
 }
 
-/// Lanes of a unit.
+/// Number of lanes in a unit.
 pub(crate) const LANES: usize = 2;
 
-/// A queue pair's way to its unit: null when nothing is lost.
+/// A queue pair's pointer to its unit: null when no packet is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SrPointer(u16);
 
 impl SrPointer {
-    /// To no pool.
+    /// Pointer to no pool.
     pub(crate) const NULL: Self = Self(POOLS_MAX << UNIT_BITS);
 
-    /// Whether a unit is held.
+    /// Returns whether a unit is held.
     #[inline]
     pub(crate) fn is_held(self) -> bool {
         self.0 & UNITS_MAX != 0
     }
 
-    /// The unit that is held.
+    /// Returns the unit that is held.
     fn unit(self) -> Option<usize> {
         usize::from(self.0 & UNITS_MAX).checked_sub(1)
     }
@@ -75,21 +77,21 @@ impl SrPointer {
     }
 }
 
-/// Bits of a pointer that name a unit, counted from 1; the paper's pool of 20 needs five of its byte.
+/// Bits of a pointer that identify a unit, counted from 1; the paper's pool of 20 needs five of its eight bits.
 const UNIT_BITS: u32 = 12;
 const UNITS_MAX: u16 = (1 << UNIT_BITS) - 1;
 
-/// Shapes of pools in one engine: the others of the sixteen values say that there is none.
+/// Maximum number of pool shapes in one engine: the remaining one of the sixteen values means no pool.
 const POOLS_MAX: u16 = 15;
 
 const _: () = assert!(rnic_policy::profile::POOL_UNITS_MAX <= UNITS_MAX as u32);
 
-/// The pools of an engine: one, unless transports of different shapes share it.
+/// The pools of an engine: one, unless transports with different pool shapes share the engine.
 #[derive(Debug, Default)]
 pub(crate) struct Pools(Vec<Pool>);
 
 impl Pools {
-    /// The bits of one window: in the pool when there is a shape, else in rings of its own.
+    /// Returns the bits of one window: in the pool when there is a shape, otherwise in rings of its own.
     pub(crate) fn bits<'a>(&'a mut self, shape: Option<PoolShape>, at: &'a mut SrPointer, lane: LaneId) -> Bits<'a> {
         let pool = shape.map(|shape| {
             let index = at.pool().unwrap_or_else(|| self.find(shape, at));
@@ -110,7 +112,7 @@ impl Pools {
         index
     }
 
-    /// The queue pair forgets everything: its unit and blocks are free.
+    /// Discards all recovery state of the queue pair and frees its unit and blocks.
     #[cold]
     pub(crate) fn release(&mut self, at: &mut SrPointer) {
         if let Some(pool) = at.pool().filter(|_| at.is_held()) {
@@ -157,7 +159,7 @@ impl Pool {
         }
     }
 
-    /// The unit that `at` points to; a new one, if it points to none.
+    /// Returns the unit that `at` points to; allocates a new one if it points to none.
     fn unit(&mut self, at: &mut SrPointer) -> &mut [Lane; LANES] {
         if !at.is_held() {
             at.point(Some(self.units_taken.take().expect("the caller has looked for room")));

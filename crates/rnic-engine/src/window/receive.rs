@@ -1,23 +1,24 @@
-//! The receiving end: what has arrived.
+//! The receiving end: the record of received packets.
 //!
-//! IRN keeps a *2-bitmap* (section 5.3.3): has the packet arrived, and does something happen when everything up to it
-//! has. Both are made when the first packet arrives early; in order, a window is one number. The first half of it may
-//! lie in a pool that queue pairs share ([`super::pool`]): then a window is given its [`Bits`] where it needs them.
+//! IRN keeps a *2-bitmap* (section 5.3.3): whether the packet has arrived, and whether an action is due when everything
+//! up to it has. Both bitmaps are allocated when the first out-of-order packet arrives; while packets arrive in order,
+//! a window is one number. The first bitmap may be in a pool that queue pairs share ([`super::pool`]): in that case a
+//! window is passed its [`Bits`] where it needs them.
 
 use rnic_base::{AnyRing, Seq};
 
 use super::pool::{Bits, RxClass};
 
-/// How a packet stands to the window.
+/// Relation of a packet to the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
-    /// The one that is expected.
+    /// The expected packet.
     InOrder,
-    /// Later than expected, and new.
+    /// Later than the expected packet, and new.
     Early,
-    /// Arrived before.
+    /// Received before.
     Duplicate,
-    /// Later than the window can remember.
+    /// Later than the window can record.
     Outside,
 }
 
@@ -27,7 +28,7 @@ pub(crate) struct ReceiveWindow {
     /// The oldest packet that has not arrived.
     pub(crate) expected: Seq,
     early: Option<Box<Early>>,
-    /// The latest packet behind the present gap, where early packets are dropped; zero when there is no gap.
+    /// Last packet received behind the present gap, where out-of-order packets are dropped; zero when there is no gap.
     gap_seen_at: Seq,
 }
 
@@ -35,20 +36,20 @@ pub(crate) struct ReceiveWindow {
 #[derive(Debug)]
 struct Early {
     arrived: Arrived,
-    /// Packets that make something happen: the last of a message, a read, an atomic.
+    /// Packets that trigger an action: the last of a message, a read, an atomic.
     acting: AnyRing,
     count: u32,
 }
 
-/// Which packets are here early.
+/// Record of the out-of-order packets received.
 #[derive(Debug)]
 enum Arrived {
     Ring(AnyRing),
-    /// The pool knows.
+    /// Recorded in the pool.
     Pooled {
-        /// The packet that was missing has come; the pool has not been told.
+        /// Set when the missing packet has arrived and the pool has not been updated.
         repaired: bool,
-        /// There was no unit: nothing early is kept before this packet.
+        /// End of the range in which no out-of-order packet is kept, because there was no free unit.
         refused_before: Seq,
     },
 }
@@ -64,7 +65,7 @@ impl Early {
         Box::new(Self { arrived, acting, count: 0 })
     }
 
-    /// Moves the head `packets` on.
+    /// Moves the head by `packets`.
     #[inline]
     fn advance(&mut self, packets: u32) {
         if let Arrived::Ring(arrived) = &mut self.arrived {
@@ -79,7 +80,7 @@ impl ReceiveWindow {
         Self { expected: start, early: None, gap_seen_at: Seq::UNSET }
     }
 
-    /// Whether nothing is here early.
+    /// Returns whether no out-of-order packets are held.
     #[inline]
     pub(crate) fn is_in_order(&self) -> bool {
         self.early.as_ref().is_none_or(|early| early.count == 0)
@@ -104,7 +105,8 @@ impl ReceiveWindow {
         if seen { Arrival::Duplicate } else { Arrival::Early }
     }
 
-    /// How `seq` stands, which is [`Arrival::Early`] as far as the window alone knows: the pool knows more.
+    /// Returns the relation of `seq`, which the window alone classifies as [`Arrival::Early`], to the packets recorded
+    /// in the pool.
     pub(crate) fn standing(&self, seq: Seq, bits: &Bits<'_>) -> RxClass {
         match self.early.as_ref().map(|early| &early.arrived) {
             Some(Arrived::Pooled { refused_before, .. }) if self.expected < *refused_before => RxClass::Refused,
@@ -112,7 +114,8 @@ impl ReceiveWindow {
         }
     }
 
-    /// There is no room to remember `seq`: nothing early is kept until this recovery is over.
+    /// Falls back because there is no free space to record `seq`: no out-of-order packets are kept until this recovery
+    /// is over.
     pub(crate) fn fall_back(&mut self, seq: Seq, window_bits: u32, bits: &mut Bits<'_>) {
         bits.fall_back();
         let early = self.early.get_or_insert_with(|| Early::new(window_bits, true));
@@ -123,17 +126,18 @@ impl ReceiveWindow {
         }
     }
 
-    /// For receivers that drop early packets: whether the sender should be told of the gap before `seq`.
+    /// For receivers that drop out-of-order packets: returns whether the gap before `seq` should be reported to the
+    /// sender.
     ///
-    /// Once per gap, and again when the sender has gone back without closing it: then its packets start over, below
-    /// those that came before.
+    /// A gap is reported once, and again when the sender has gone back without closing it: in that case its packets
+    /// restart below those received before.
     pub(crate) fn gap_is_news(&mut self, seq: Seq) -> bool {
         let news = seq <= self.gap_seen_at || self.gap_seen_at == Seq::UNSET;
         self.gap_seen_at = seq;
         news
     }
 
-    /// Remembers that `seq`, which is [`Arrival::Early`], has arrived.
+    /// Records that `seq`, which is [`Arrival::Early`], has arrived.
     pub(crate) fn keep(&mut self, seq: Seq, acting: bool, window_bits: u32, bits: &mut Bits<'_>) {
         let early = self.early.get_or_insert_with(|| Early::new(window_bits, bits.is_pooled()));
         let offset = seq.since(self.expected) as u32;
@@ -149,7 +153,7 @@ impl ReceiveWindow {
         }
     }
 
-    /// The expected packet has arrived and been dealt with: expect the next one.
+    /// Moves to the next packet, because the expected one has arrived and been processed.
     #[inline]
     pub(crate) fn advance(&mut self) {
         self.expected += 1;
@@ -164,21 +168,21 @@ impl ReceiveWindow {
         }
     }
 
-    /// Expect `seq` next, wherever that is.
+    /// Sets the expected packet to any `seq`.
     #[inline]
     pub(crate) fn expect(&mut self, seq: Seq) {
         self.expected = seq;
     }
 
-    /// In a space where one request takes several numbers: expect the one `packets` on.
+    /// Moves the expected packet by `packets`, in a space where one request takes several numbers.
     #[inline]
     pub(crate) fn advance_by(&mut self, packets: u64) {
         self.expected += packets;
         self.gap_seen_at = Seq::UNSET;
     }
 
-    /// If the expected packet is here early, whether it acts: the caller deals with it and calls
-    /// [`ReceiveWindow::take_early`].
+    /// Returns whether the expected packet triggers an action, if it has already been received out of order: the caller
+    /// processes it and calls [`ReceiveWindow::take_early`].
     pub(crate) fn early_at_head(&self, bits: &Bits<'_>) -> Option<bool> {
         let early = self.early.as_ref().filter(|early| early.count > 0)?;
         let here = match &early.arrived {
@@ -188,7 +192,7 @@ impl ReceiveWindow {
         here.then(|| early.acting.test(0))
     }
 
-    /// The latest packet that is here early, where the window itself knows.
+    /// Returns the highest packet received out of order, when the window itself records it.
     pub(crate) fn latest_early(&self) -> Option<Seq> {
         let early = self.early.as_ref().filter(|early| early.count > 0)?;
         match &early.arrived {
@@ -197,7 +201,7 @@ impl ReceiveWindow {
         }
     }
 
-    /// How many packets from the head on are here early and do nothing.
+    /// Returns the number of packets from the head on that have been received out of order and trigger no action.
     pub(crate) fn quiet_run(&mut self, bits: &mut Bits<'_>) -> u32 {
         let Some(early) = self.early.as_mut().filter(|early| early.count > 0) else { return 0 };
         let run = match &mut early.arrived {
@@ -212,7 +216,7 @@ impl ReceiveWindow {
         early.acting.first_one(0).map_or(run, |acting| acting.min(run))
     }
 
-    /// Moves past `packets` packets at the head that are here early.
+    /// Moves past `packets` packets at the head that have been received out of order.
     pub(crate) fn take_early(&mut self, packets: u32, bits: &mut Bits<'_>) {
         let early = self.early.as_mut().expect("packets are here early");
         assert!(early.count >= packets, "more packets taken than are here");

@@ -1,11 +1,11 @@
-//! The sending end: what is outstanding, what must be sent again, and when to worry.
+//! The sending end: outstanding packets, packets to retransmit, and the retransmission timer.
 //!
 //! This is Tonic's fixed function (section 3.2): the cumulative acknowledgement moves, selective ones are recorded,
-//! marked packets are handed out lowest first, one timer runs. What to mark is the recovery policy's decision.
+//! marked packets are returned lowest first, one timer runs. The recovery policy decides which packets to mark.
 //!
-//! Two ways of remembering what to send again: a *cursor*, when everything after it is meant (go-back-N, no bound on
-//! the packets in flight), and *marks*, a bitmap beside that of selective acknowledgements. The bitmaps are made when
-//! the first loss is reported: an idle or lossless window carries none.
+//! Packets to retransmit are recorded in one of two ways: a *cursor*, when everything after it is to be retransmitted
+//! (go-back-N, no bound on the packets in flight), or *marks*, a bitmap beside that of selective acknowledgements. The
+//! bitmaps are allocated when the first loss is reported: an idle or lossless window has none.
 
 use std::collections::VecDeque;
 
@@ -19,18 +19,18 @@ use super::timing::{Circumstances, Expiry, Progress, Timing};
 use crate::timer::Deadline;
 use crate::transport::Transport;
 
-/// What a timeout came to.
+/// Result of a timeout check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TimeoutVerdict {
-    /// Not due yet, or nothing outstanding.
+    /// The timer is not due, or no packet is outstanding.
     NotDue,
-    /// The policy wants to wait longer.
+    /// The wait was extended.
     Extended,
-    /// A packet or two are to be sent to hear from the peer.
+    /// One or two packets are to be sent as probes, to obtain a response from the peer.
     Probe,
     /// The policy has marked packets.
     Acted,
-    /// The peer was silent for too long.
+    /// No response was received from the peer for too long.
     GaveUp,
 }
 
@@ -41,54 +41,55 @@ pub(crate) struct SendWindow {
     pub(crate) una: Seq,
     /// The next packet that has never been sent.
     pub(crate) next: Seq,
-    /// Everything from here up to `next` is to be sent again; equal to `next` when nothing is.
+    /// Everything from here up to `next` is to be retransmitted; equal to `next` when nothing is.
     cursor: Seq,
     marks: Option<Box<Marks>>,
-    /// The recovery policy's part; made when it is first asked.
+    /// State of the recovery policy; allocated at its first use.
     recovery: Option<Box<Recovery>>,
-    /// How long the timer runs; [`Duration::MAX`] when this transport has no timeout.
+    /// Duration of the timer; [`Duration::MAX`] when this transport has no timeout.
     rto: Duration,
     pub(crate) deadline: Deadline,
     extended: bool,
-    /// What the policy said last; see [`RecoveryActions::recovering`].
+    /// Last value reported by the policy; see [`RecoveryActions::recovering`].
     recovering: bool,
-    /// Read responses wait to go through this window, which they share with requests (FaSR). The requester sets and
-    /// reads it; it stands here because it takes no room beside the other flags.
+    /// Set while Read responses wait to be sent through this window, which they share with requests (FaSR). The
+    /// requester sets and reads it; it is stored here because it takes no space beside the other flags.
     pub(crate) serves: bool,
-    /// Packets wait to be sent to hear from the peer.
+    /// Set while packets wait to be sent as probes.
     probing: bool,
-    /// Something has come back since the last timeout, if only what was known.
+    /// Set when any response has been received since the last timeout, even one without new information.
     heard: bool,
-    /// The timeout is longer than what was measured says.
+    /// Set while the timeout is longer than the one derived from measurements.
     backs_off: bool,
-    /// Packets that the path takes, where that has been found out.
+    /// Limit on the packets in the path, if one has been found.
     limit: Limit,
 }
 
-/// What only recovery needs.
+/// State that only recovery needs.
 #[derive(Debug)]
 struct Recovery {
     policy: PolicyState,
-    /// A packet being timed: never one that was sent twice (Karn), unless congestion control asks for it.
+    /// The packet being timed and its send time: never a retransmitted packet (Karn), unless congestion control
+    /// requests it.
     timed: Option<(Seq, Time)>,
-    /// Ranges to be sent again that are being fetched, and when they are here: in the order of time.
+    /// Ranges to be retransmitted that are being fetched, and the time when each has been fetched: in order of time.
     fetching: VecDeque<(SeqRange, Time)>,
-    /// Where timeouts follow what is measured.
+    /// Timeout state, when timeouts follow measured round trips.
     timing: Option<Box<Timing>>,
 }
 
 /// Bitmaps by offset from `una`.
 #[derive(Debug)]
 struct Marks {
-    /// What has been selectively acknowledged; `None` where the pool knows.
+    /// Selectively acknowledged packets; `None` when they are recorded in the pool.
     sacked: Option<AnyRing>,
     marked: AnyRing,
-    /// The highest selectively acknowledged packet so far.
+    /// Highest packet selectively acknowledged so far.
     highest: Seq,
 }
 
 impl SendWindow {
-    /// A window whose first packet is `start`.
+    /// Creates a window whose first packet is `start`.
     pub(crate) fn new(start: Seq, transport: &Transport) -> Self {
         let recovery = &transport.profile.recovery;
         Self {
@@ -109,13 +110,13 @@ impl SendWindow {
         }
     }
 
-    /// How many packets may leave for what the path takes; `None` while nobody knows of a limit.
+    /// Returns the number of packets that may be sent within the limit of the path; `None` while no limit is known.
     #[inline]
     pub(crate) fn room_on_path(&self) -> Option<u64> {
         self.limit.packets().map(|limit| limit.saturating_sub(self.pipe()))
     }
 
-    /// Returns whether packets that are sent again have to wait, for what the path takes; probes do not.
+    /// Returns whether retransmissions have to wait because of the path's limit; probes do not wait.
     #[inline]
     pub(crate) fn is_path_full(&self) -> bool {
         !self.probing && self.room_on_path() == Some(0)
@@ -126,9 +127,9 @@ impl SendWindow {
         self.next.since(self.una)
     }
 
-    /// Packets that are in the network as far as is known (RFC 6675's pipe): sent, and neither acknowledged in any way
-    /// nor waiting to be sent again. With a pool, what was acknowledged selectively is not counted out: on the fast
-    /// path nobody knows it.
+    /// Returns the number of packets in the network as far as is known (RFC 6675's pipe): sent, and neither
+    /// acknowledged in any way nor waiting to be retransmitted. With a pool, selectively acknowledged packets are not
+    /// subtracted, because on the fast path they are not recorded.
     pub(crate) fn pipe(&self) -> u64 {
         let to_cursor = self.cursor.since(self.una);
         let known = |marks: &Marks| {
@@ -143,7 +144,8 @@ impl SendWindow {
         self.una == self.next
     }
 
-    /// Notes that `packets` new packets have been sent; `drawn` when they draw an acknowledgement of their own.
+    /// Records that `packets` new packets have been sent; `drawn` is set when they request an acknowledgement of their
+    /// own.
     #[inline]
     pub(crate) fn sent(&mut self, packets: u64, drawn: bool, now: Time, transport: &Transport) {
         if self.is_empty() || transport.times_last_sent {
@@ -159,7 +161,7 @@ impl SendWindow {
         }
     }
 
-    /// The next packet tells the round-trip time, unless one is under way that will.
+    /// Times the next packet to measure the round-trip time, unless a packet in flight is being timed already.
     fn time_packet(&mut self, now: Time, transport: &Transport) {
         let next = self.next;
         self.recovery(transport).timed.get_or_insert((next, now));
@@ -178,12 +180,12 @@ impl SendWindow {
         })
     }
 
-    /// The waits by what is measured, once there are any.
+    /// Returns the timeout state based on measurements, once it exists.
     fn timing(&mut self) -> Option<&mut Timing> {
         self.recovery.as_mut()?.timing.as_deref_mut()
     }
 
-    /// The lowest packet that is to be sent again.
+    /// Returns the lowest packet that is to be retransmitted.
     #[inline(always)]
     pub(crate) fn first_to_repeat(&self) -> Option<Seq> {
         if self.probing
@@ -197,13 +199,14 @@ impl SendWindow {
         if self.marks.is_none() { None } else { self.first_marked() }
     }
 
-    /// The packet that finds out what a path takes, if one is to be sent.
+    /// Returns the packet to be sent next as a probe, if there is one.
     #[cold]
     fn probe(&self) -> Option<Seq> {
         self.recovery.as_ref()?.timing.as_deref()?.probe(self.una, self.next)
     }
 
-    /// When packet `seq`, which is to be sent again, will have been fetched, if it is not here now (I-26).
+    /// Returns the time when packet `seq`, which is to be retransmitted, will have been fetched, if it has not been
+    /// fetched yet (I-26).
     pub(crate) fn fetched_at(&mut self, seq: Seq, now: Time) -> Option<Time> {
         let fetching = &mut self.recovery.as_mut()?.fetching;
         while fetching.front().is_some_and(|(_, at)| *at <= now) {
@@ -212,7 +215,7 @@ impl SendWindow {
         fetching.iter().find(|(range, _)| range.contains(seq)).map(|(_, at)| *at)
     }
 
-    /// Begins to fetch `range`. One that does not fit among those under way is taken to be here.
+    /// Starts to fetch `range`. A range that exceeds the limit on concurrent fetches is treated as fetched already.
     fn fetch(&mut self, range: SeqRange, now: Time, transport: &Transport) {
         let fetching = &mut self.recovery(transport).fetching;
         if fetching.len() < FETCHES_MAX {
@@ -225,8 +228,8 @@ impl SendWindow {
         marked.map(|offset| self.una + u64::from(offset))
     }
 
-    /// Notes that the packets from `seq` up to `end`, which were to be sent again, have been; `drawn` when they draw an
-    /// acknowledgement.
+    /// Records that the packets from `seq` up to `end`, which were to be retransmitted, have been; `drawn` is set when
+    /// they request an acknowledgement.
     pub(crate) fn repeated(&mut self, seq: Seq, end: Seq, drawn: bool, now: Time, transport: &Transport) {
         if let Some(recovery) = &mut self.recovery {
             recovery.timed = recovery.timed.filter(|(timed, _)| *timed < seq || end <= *timed);
@@ -247,18 +250,19 @@ impl SendWindow {
         }
     }
 
-    /// As [`SendWindow::repeated`], where nothing else is to be sent again.
+    /// As [`SendWindow::repeated`], for probes.
     #[cold]
     fn probed(&mut self, seq: Seq, end: Seq) {
         let is_over = self.timing().is_none_or(|timing| timing.probed(seq, end));
         self.probing = !is_over;
     }
 
-    /// Moves the cumulative acknowledgement to `una`, or further where packets behind it are here already; answers how
-    /// many packets that covers for the first time, and the round-trip time if one of them was being timed.
+    /// Moves the cumulative acknowledgement to `una`, or further when packets behind it have already been selectively
+    /// acknowledged; returns the number of packets acknowledged for the first time, and the round-trip time if one of
+    /// them was being timed.
     ///
     /// # Panics
-    /// When `una` was never sent: callers check what peers say.
+    /// When `una` was never sent: callers check the values received from peers.
     #[inline]
     pub(crate) fn acknowledge(&mut self, una: Seq, now: Time) -> (u64, Option<Duration>) {
         assert!(una <= self.next, "acknowledgement {una} beyond {}", self.next);
@@ -288,22 +292,22 @@ impl SendWindow {
         (packets, rtt)
     }
 
-    /// The round-trip time, if the packet being timed has just been acknowledged.
+    /// Returns the round-trip time, if the packet being timed has just been acknowledged.
     fn take_rtt(&mut self, now: Time) -> Option<Duration> {
         let recovery = self.recovery.as_mut()?;
         let (_, at) = recovery.timed.take_if(|(seq, _)| *seq < self.una)?;
         Some(now.since(at))
     }
 
-    /// The round-trip time, if `seq`, which has arrived early, was being timed.
+    /// Returns the round-trip time, if `seq`, which has arrived out of order, was being timed.
     pub(crate) fn take_early_rtt(&mut self, seq: Seq, now: Time) -> Option<Duration> {
         let recovery = self.recovery.as_mut()?;
         let (_, at) = recovery.timed.take_if(|(timed, _)| *timed == seq)?;
         Some(now.since(at))
     }
 
-    /// Takes in a round trip that [`SendWindow::acknowledge`] or [`SendWindow::take_early_rtt`] has answered, where
-    /// timeouts follow what is measured.
+    /// Processes a round-trip time returned by [`SendWindow::acknowledge`] or [`SendWindow::take_early_rtt`], when
+    /// timeouts follow measured round trips.
     pub(crate) fn learn(&mut self, now: Time, rtt: Duration, absence: Absence) {
         let una = self.una;
         let Some(timing) = self.timing() else { return };
@@ -313,7 +317,7 @@ impl SendWindow {
         (self.rto, self.backs_off) = (wait, false);
     }
 
-    /// Packets were acknowledged on a path that takes few.
+    /// Records acknowledged packets on a path with a limit, which may then grow.
     #[cold]
     fn widen_limit(&mut self, packets: u64) {
         let mut limit = self.limit;
@@ -323,26 +327,26 @@ impl SendWindow {
         }
     }
 
-    /// There was progress after a timeout.
+    /// Handles progress after a timeout.
     #[cold]
     fn end_backoff(&mut self, now: Time) {
         let Some(timing) = self.timing() else { return };
         match timing.end_backoff(now) {
             Progress::Answer => (self.rto, self.backs_off) = (timing.first_wait(), false),
-            // Nothing was lost.
+            // The timeout was spurious: nothing was lost.
             Progress::Early => self.limit = timing.limit_before,
             Progress::Late => {}
         }
     }
 
-    /// Something came back that moves nothing: the peer lives.
+    /// Records that a response without new information was received: the peer is alive.
     #[inline]
     pub(crate) fn note_heard(&mut self) {
         self.heard = true;
     }
 
-    /// As [`SendWindow::acknowledge`], when it is not known when: the timer runs on. Answers how many packets that
-    /// covers.
+    /// As [`SendWindow::acknowledge`], when the time of the acknowledgement is unknown: the timer continues to run.
+    /// Returns the number of packets acknowledged.
     pub(crate) fn acknowledge_untimed(&mut self, una: Seq) -> u64 {
         let deadline = self.deadline;
         let (packets, _) = self.acknowledge(una, Time::ZERO);
@@ -352,8 +356,9 @@ impl SendWindow {
         packets
     }
 
-    /// The receiver refuses a packet for good. It may have kept it, and some behind it, and said so, before it found
-    /// out: those do not count.
+    /// Discards the record of selective acknowledgements, because the receiver refuses a packet permanently. The
+    /// receiver may have kept and reported that packet, and some behind it, before the refusal; those reports do not
+    /// count.
     pub(crate) fn forget_early(&mut self, bits: &mut Bits<'_>) {
         if let Some(sacked) = self.marks.as_mut().and_then(|marks| marks.sacked.as_mut()) {
             sacked.reset();
@@ -361,16 +366,16 @@ impl SendWindow {
         bits.forget();
     }
 
-    /// Records that `seq` has arrived early; false when that is not news, or not possible.
+    /// Records that `seq` has arrived out of order; returns false when this is known already, or not possible.
     pub(crate) fn acknowledge_early(&mut self, seq: Seq, transport: &Transport) -> bool {
-        // A receiver that has `una` itself would say so cumulatively.
+        // A receiver that has `una` itself would report it cumulatively.
         let names_kept = transport.places_early && !transport.places_writes_only;
         if !names_kept || seq <= self.una || seq >= self.next {
             return false;
         }
         let offset = seq.since(self.una);
         let marks = self.marks.get_or_insert_with(|| Marks::new(transport));
-        // In flight never exceeds the bitmap: the gate sees to it.
+        // The packets in flight never exceed the bitmap: the gate ensures it.
         let offset = u32::try_from(offset).unwrap_or(u32::MAX);
         assert!(offset < marks.marked.bits(), "packet {seq} in flight but outside the bitmap");
         marks.marked.clear(offset);
@@ -378,8 +383,8 @@ impl SendWindow {
         marks.sacked.as_mut().is_some_and(|sacked| sacked.set(offset))
     }
 
-    /// Records in the pool that `seq` has arrived early, at a receiver that misses `lost`; false when the queue pair
-    /// has no unit to recover selectively with.
+    /// Records in the pool that `seq` has arrived out of order, at a receiver that misses `lost`; returns false when
+    /// the queue pair has no unit for selective recovery.
     pub(crate) fn acknowledge_counted(
         &mut self,
         seq: Seq,
@@ -391,14 +396,13 @@ impl SendWindow {
         bits.note_selective(self.una, seq, lost)
     }
 
-    /// Marks what must be sent again after a receiver that was not ready asked for a pause: everything not
-    /// acknowledged.
+    /// Marks all unacknowledged packets for retransmission, after a receiver that was not ready requested a pause.
     pub(crate) fn repeat_all(&mut self, transport: &Transport, bits: &Bits<'_>) {
         self.mark(SeqRange::new(self.una, self.next), transport, bits);
     }
 
-    /// Has `range` sent again, but for what has arrived of it as far as is known; answers how many packets that were
-    /// not to be sent again before.
+    /// Marks `range` for retransmission, except the packets known to have arrived; returns the number of packets that
+    /// were not marked before.
     fn mark(&mut self, range: SeqRange, transport: &Transport, bits: &Bits<'_>) -> u32 {
         self.probing = false;
         assert!(self.una <= range.start && range.end <= self.next, "marking {range:?} outside what is outstanding");
@@ -422,7 +426,7 @@ impl SendWindow {
         fresh
     }
 
-    /// Tells the recovery policy what happened and does what it says.
+    /// Passes an event to the recovery policy and executes the actions that it returns.
     pub(crate) fn recover(
         &mut self,
         event: &RecoveryEvent,
@@ -441,7 +445,7 @@ impl SendWindow {
             sacked: self.marks.as_ref().and_then(|marks| marks.sacked.as_ref()),
         };
         let actions = (profile.policy.on_event)(state, event, &view, &profile.params);
-        // Where timeouts are measured here, the policy's own are not asked for.
+        // When timeouts are measured here, the policy's own timeouts are not used.
         if let Some(rto) = actions.rto.filter(|_| !transport.measured) {
             self.rto = rto.unwrap_or(Duration::MAX);
         }
@@ -466,7 +470,7 @@ impl SendWindow {
         actions
     }
 
-    /// A receiver's report has shown that `lost` packets are lost.
+    /// Updates the path's limit after a receiver's report has shown that `lost` packets are lost.
     fn limit_to_what_arrives(&mut self, lost: u32, keeps_early: bool) {
         let (una, next, mut limit) = (self.una, self.next, self.limit);
         if let Some(timing) = self.timing() {
@@ -475,7 +479,7 @@ impl SendWindow {
         }
     }
 
-    /// Whether the recovery policy wants to hear of acknowledgements now.
+    /// Returns whether the recovery policy currently processes acknowledgements.
     #[inline]
     pub(crate) fn wants_acknowledgements(&self, transport: &Transport) -> bool {
         match transport.recovery_interest {
@@ -485,7 +489,7 @@ impl SendWindow {
         }
     }
 
-    /// Lets the timer act if it is due.
+    /// Executes the timeout if the timer is due.
     pub(crate) fn check_timeout(
         &mut self,
         now: Time,
@@ -508,13 +512,14 @@ impl SendWindow {
         TimeoutVerdict::Acted
     }
 
-    /// The timer, which has just run out in vain `times` times more than it may, runs longer each time.
+    /// Restarts the timer, which has just expired without effect for the `times`-th time beyond the permitted number of
+    /// retries; the wait grows with `times`.
     pub(crate) fn back_off(&mut self, now: Time, times: u32) {
         let longer = self.rto.saturating_mul(1 << times.min(DOUBLINGS_MAX)).min(SLOWEST_REPEAT.max(self.rto));
         self.deadline = Deadline::after(now, longer);
     }
 
-    /// The same, where timeouts follow what is measured.
+    /// As [`SendWindow::check_timeout`], when timeouts follow measured round trips.
     fn check_measured(
         &mut self,
         now: Time,
@@ -557,7 +562,7 @@ impl SendWindow {
                 }
                 (self.heard, self.backs_off) = (false, true);
                 self.restart_timer(now);
-                // The policy's longer wait is over as well.
+                // The longer wait of the policy is over as well.
                 self.recover(&RecoveryEvent::TimedOut { extended: true }, now, transport, bits);
                 return TimeoutVerdict::Acted;
             }
@@ -569,7 +574,7 @@ impl SendWindow {
         (self.deadline, self.extended) = (Deadline::after(now, wait), true);
     }
 
-    /// Stops the timer while the receiver has asked for a pause.
+    /// Stops the timer during a pause that the receiver has requested.
     pub(crate) fn pause_timer(&mut self) {
         self.deadline = Deadline::NEVER;
     }
@@ -577,19 +582,19 @@ impl SendWindow {
     #[inline]
     pub(crate) fn restart_timer(&mut self, now: Time) {
         self.extended = false;
-        // Saturates: a timeout of `MAX` is never.
+        // Saturates: a timeout of `MAX` never expires.
         self.deadline = Deadline::after(now, self.rto);
     }
 }
 
-/// From a microsecond to more than [`SLOWEST_REPEAT`].
+/// Maximum number of doublings: from a microsecond to more than [`SLOWEST_REPEAT`].
 const DOUBLINGS_MAX: u32 = 20;
 
-/// What nobody acknowledges is sent again so often: what that costs is nothing, and a network that was cut for minutes
-/// is noticed soon enough.
+/// Longest interval between retransmissions of packets that are not acknowledged: the cost is negligible, and the
+/// return of a network that was cut for minutes is noticed soon enough.
 const SLOWEST_REPEAT: Duration = Duration::from_secs(1);
 
-/// Fetches under way at a time: a worst case of 2 us and one loss in ten packets of 64 bytes at 100 Gbit/s.
+/// Maximum number of concurrent fetches: a worst case of 2 us and one loss in ten packets of 64 bytes at 100 Gbit/s.
 const FETCHES_MAX: usize = 64;
 
 impl Marks {
@@ -599,9 +604,9 @@ impl Marks {
         Box::new(Self { sacked, marked: ring(), highest: Seq::UNSET })
     }
 
-    /// Moves both heads `packets` on, and past what has arrived early right behind: a receiver that keeps packets never
-    /// gives them back, so they are as good as acknowledged. Answers how far that was. With a pool, the acknowledgement
-    /// alone says how far.
+    /// Moves both heads by `packets`, and past packets directly behind that were received out of order: a receiver
+    /// never discards packets that it has kept, so they count as acknowledged. Returns the total number of packets
+    /// moved. With a pool, only the acknowledgement determines the number.
     fn advance(&mut self, packets: u64) -> u64 {
         let count = u32::try_from(packets).unwrap_or(u32::MAX);
         // An empty ring has no head to move.

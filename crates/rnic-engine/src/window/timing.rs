@@ -1,100 +1,102 @@
-//! When a window worries, where nobody knows the network: timeouts from measured round trips.
+//! Timeouts from measured round trips, for networks whose properties are unknown.
 //!
 //! Source: RFC 6298 (the timeout, section 2; back-off and its end, section 5), RFC 8985 section 7 (a probe before the
-//! timeout), Karn and Partridge (SIGCOMM'87: no sample from what was sent twice; a timeout stays doubled until one is
-//! taken), RFC 3522 (what is acknowledged too soon after a timeout was not lost).
+//! timeout), Karn and Partridge (SIGCOMM'87: no sample from retransmitted packets; a timeout stays doubled until a
+//! sample is taken), RFC 3522 (packets acknowledged too soon after a timeout were not lost).
 //!
-//! After the last progress the window waits for a *probe timeout*, then sends the oldest and the newest packet that are
-//! outstanding once more, and again after twice that, until the *retransmission timeout* is over: then the recovery
-//! policy hears of it. The oldest repairs a repair that was lost, the newest makes the receiver tell what it misses
-//! (of both, receivers that keep nothing need the first to hear of the second). After a timeout in vain the next is
-//! twice as long, and there is one probe half-way.
+//! After the last progress the window waits for a *probe timeout*, then retransmits the oldest and the newest
+//! outstanding packet, and again after twice that time, until the *retransmission timeout* is over: then the recovery
+//! policy is notified. The oldest packet recovers a retransmission that was lost, the newest makes the receiver report
+//! which packets it misses (receivers that keep no out-of-order packets need the first of the two to report anything
+//! about the second). After a timeout without effect the next one is twice as long, and there is one probe half-way.
 //!
-//! A wait during which nobody drove the engine ([`Absence`]) is extended by as much, once, and at most by itself: what
-//! came in meanwhile has been taken in by then.
+//! A wait during which the engine was not driven ([`Absence`]) is extended by the length of the absence, once, and at
+//! most by its own length: the packets received meanwhile have been processed by then.
 //!
-//! A peer is given up when nothing at all has come back (no acknowledgement, not even of what was known) for as long as
-//! the retries of the transport's fixed timeout would have taken, and three timeouts at least. The time for which a
-//! retransmission waits behind other queue pairs of a peer that acknowledges theirs does not count.
+//! A peer is given up when no response at all has been received (no acknowledgement, not even of known packets) for as
+//! long as the retries of the transport's fixed timeout would have taken, and for at least three timeouts. The time for
+//! which a retransmission waits behind other queue pairs of a peer that acknowledges theirs does not count.
 //!
-//! Deviations: what lies behind the choice of two packets for a probe is RFC 9002, section 6.2.4, which allows two; the
-//! timeout of a peer that says nothing does not double beyond an eighth of that patience, for one that comes back shall
-//! be found in time.
+//! Deviations: the choice of two packets for a probe is based on RFC 9002, section 6.2.4, which permits two; the
+//! timeout for a peer that sends no response does not double beyond an eighth of that patience, so that a peer that
+//! returns is detected in time.
 
 use rnic_base::{Absence, Duration, RttEstimator, Seq, Time};
 
 use super::limit::{Limit, Losses};
 
-/// What is outside of the window and counts when a timer has run out.
+/// External conditions that are considered when a timer has expired.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances {
-    /// The last time that nobody drove the engine.
+    /// Last period during which the engine was not driven.
     pub(crate) absence: Absence,
-    /// How long a peer may be silent.
+    /// Maximum time without a response from the peer.
     pub(crate) patience: Duration,
-    /// A packet may be sent to hear from the peer.
+    /// True when a packet may be sent as a probe.
     pub(crate) may_probe: bool,
-    /// Queue pairs have as much in flight to the peer as it can receive. Probes count against no credit and would fill
-    /// its buffer, and packets of others lie before ours: there are no probes, and no timeout too soon.
+    /// True when queue pairs have as much in flight to the peer as it can receive. Probes count against no credit and
+    /// would fill its buffer, and packets of other queue pairs are queued before those of this one: no probes are sent,
+    /// and the timeout is not shorter than a minimum.
     pub(crate) is_crowded: bool,
-    /// Changes whenever the peer acknowledges something of any queue pair.
+    /// Counter that changes whenever the peer acknowledges a packet of any queue pair.
     pub(crate) answers: u32,
 }
 
-/// What a wait that is over leads to.
+/// Action due at the end of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Expiry {
     /// Another wait.
     Wait(Duration),
     /// A probe, and another wait.
     Probe(Duration),
-    /// The timeout.
+    /// The retransmission timeout.
     TimedOut,
 }
 
-/// What progress after a timeout says of it.
+/// Classification of the timeout by the progress after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Progress {
-    /// It answers what the timeout sent.
+    /// The progress is a response to the packets that the timeout retransmitted.
     Answer,
-    /// It comes sooner than such an answer could: nothing was lost.
+    /// The progress was made sooner than such a response could arrive: nothing was lost.
     Early,
-    /// It comes later than answers do.
+    /// The progress was made later than responses arrive.
     Late,
 }
 
-/// The waits of one window.
+/// Timeout state of one window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
     rtt: RttEstimator,
-    /// Until there is a sample.
+    /// Timeout used until there is a sample.
     initial: Duration,
-    /// The retransmission timeout in force: from the last progress.
+    /// Current retransmission timeout, counted from the last progress.
     timeout: Duration,
-    /// The wait that runs now, and what had passed before it.
+    /// Duration of the current wait and, in the next field, the time that had passed before it.
     wait: Duration,
     waited: Duration,
-    /// Packets to be sent once more; [`Seq::UNSET`] for none.
+    /// Packets to be retransmitted as probes; [`Seq::UNSET`] for none.
     probes: [Seq; 2],
-    /// Timeouts since the last sample, or the last progress that was no late acknowledgement.
+    /// Timeouts since the last sample, or since the last progress that was not a late acknowledgement.
     backoff: u32,
-    /// Timeouts since something came back.
+    /// Timeouts since the last response was received.
     unheard: u32,
     timed_out_at: Time,
     last_heard_at: Time,
-    /// [`Circumstances::answers`] when that was moved for a repeat that waits.
+    /// Value of [`Circumstances::answers`] when the start of the silence was last moved because of a retransmission
+    /// that waits.
     answers: u32,
     /// The oldest packet outstanding at the last timeout.
     una: Seq,
-    /// The end of the last absence that was allowed for.
+    /// End of the last absence for which a wait was extended.
     excused: Time,
-    /// Losses since the last round trip, and the limit before the last timeout.
+    /// Losses since the last round trip and, in the next field, the limit before the last timeout.
     pub(super) losses: Losses,
     pub(super) limit_before: Limit,
 }
 
 impl Timing {
-    /// Of a window on which nothing was measured, whose first timeout is `initial`.
+    /// Creates the state of a window without measurements, whose first timeout is `initial`.
     pub(super) fn new(initial: Duration) -> Self {
         Self {
             rtt: RttEstimator::NEW,
@@ -115,18 +117,18 @@ impl Timing {
         }
     }
 
-    /// How long to wait after progress.
+    /// Returns the duration of the wait after progress.
     pub(super) fn first_wait(&self) -> Duration {
         let Some(probe) = self.rtt.probe_timeout() else { return self.timeout };
         let least = if self.backoff == 0 { Duration::ZERO } else { self.timeout / 2 };
         probe.max(least).min(self.timeout)
     }
 
-    /// Takes a sample: a packet that was sent once was acknowledged now, `rtt` after it had left.
+    /// Processes a sample: a packet that was sent once was acknowledged now, `rtt` after it was sent.
     pub(super) fn learn(&mut self, now: Time, rtt: Duration, absence: Absence) {
         let away = absence.part_since(now - rtt);
         let sample = match self.rtt.smoothed() {
-            // The acknowledgement may have come at any time of the absence.
+            // The acknowledgement may have arrived at any time during the absence.
             Some(smoothed) if away > Duration::ZERO => rtt.saturating_sub(away).max(smoothed.min(rtt)),
             _ => rtt,
         };
@@ -142,9 +144,9 @@ impl Timing {
         (self.backoff, self.timeout) = (0, self.base());
     }
 
-    /// There was progress after a timeout. What comes sooner than half a round trip after it acknowledges what was sent
-    /// before, and so does, on a path that has become longer, what comes later than answers do: then the timeout was
-    /// too short, and stays doubled until there is a sample.
+    /// Handles progress after a timeout. An acknowledgement that arrives sooner than half a round trip after the
+    /// timeout is for packets sent before it; so is, on a path that has become longer, one that arrives later than
+    /// responses do. In these cases the timeout was too short, and stays doubled until there is a sample.
     pub(super) fn end_backoff(&mut self, now: Time) -> Progress {
         let passed = now.since(self.timed_out_at);
         match self.rtt.smoothed() {
@@ -162,12 +164,12 @@ impl Timing {
         self.backoff == 1
     }
 
-    /// The first wait after progress, of `wait`, is over.
+    /// Starts the accounting when the first wait after progress, of `wait`, is over.
     pub(super) fn begin(&mut self, wait: Duration) {
         (self.wait, self.waited) = (wait, Duration::ZERO);
     }
 
-    /// By how much the wait that would be over at `deadline` is extended, if it is.
+    /// Returns the time by which the wait that ends at `deadline` is extended because of an absence, if it is.
     pub(super) fn excuse(&mut self, deadline: Time, absence: Absence) -> Option<Duration> {
         if absence.ended() <= self.excused {
             return None;
@@ -181,8 +183,9 @@ impl Timing {
         Some(away.min(self.wait))
     }
 
-    /// The wait is over, and what should be answered has not left yet, for others come before it: by how much the wait
-    /// is extended. It is no silence of a peer that acknowledged packets of others meanwhile.
+    /// Returns the time by which a wait is extended when it is over and the packet to be acknowledged has not been sent
+    /// yet, because other packets are sent before it. This time does not count as silence of a peer that acknowledged
+    /// packets of other queue pairs meanwhile.
     pub(super) fn await_turn(&mut self, answers: u32) -> Duration {
         if answers != self.answers {
             self.answers = answers;
@@ -191,7 +194,7 @@ impl Timing {
         self.wait
     }
 
-    /// The wait is over: what now.
+    /// Returns the action due at the end of a wait.
     pub(super) fn expire(&mut self, may_probe: bool, is_crowded: bool) -> Expiry {
         self.waited += self.wait;
         let least = if is_crowded { CROWDED_TIMEOUT } else { Duration::ZERO };
@@ -205,8 +208,8 @@ impl Timing {
         if may_probe { Expiry::Probe(wait) } else { Expiry::Wait(wait) }
     }
 
-    /// A timeout, with `una` the oldest packet outstanding, and something `heard` since the last one: the next one
-    /// takes twice as long. Answers whether the peer is given up.
+    /// Handles a timeout, with `una` the oldest outstanding packet and `heard` set if any response was received since
+    /// the last one: the next timeout is twice as long. Returns whether the peer is given up.
     pub(super) fn time_out(&mut self, now: Time, una: Seq, heard: bool, patience: Duration) -> bool {
         let is_answered = una != self.una || heard;
         if is_answered {
@@ -218,7 +221,7 @@ impl Timing {
         let is_measured = self.rtt.smoothed().is_some();
         let most = match (is_answered, is_measured) {
             (true, false) if self.backoff < DOUBLINGS_MAX => UNMEASURED_MAX,
-            // A path that answers, if late, is learned in the end.
+            // A path on which responses arrive, even if late, is measured in the end.
             (true, _) | (false, false) => BACKOFF_MAX,
             (false, true) => BACKOFF_MAX.min(patience / PATIENCE_PARTS),
         };
@@ -229,17 +232,18 @@ impl Timing {
         self.unheard >= TIMEOUTS_MIN && now.since(self.last_heard_at) >= patience
     }
 
-    /// Has `oldest` and `newest` sent once more.
+    /// Schedules `oldest` and `newest` to be retransmitted as probes.
     pub(super) fn set_probes(&mut self, oldest: Seq, newest: Seq) {
         self.probes = [oldest, if newest == oldest { Seq::UNSET } else { newest }];
     }
 
-    /// The packet that is to be sent next of those, if it lies between `una` and `next`.
+    /// Returns the probe to be sent next, if it is between `una` and `next`.
     pub(super) fn probe(&self, una: Seq, next: Seq) -> Option<Seq> {
         self.probes.into_iter().find(|seq| *seq != Seq::UNSET && una <= *seq && *seq < next)
     }
 
-    /// Packets from `seq` up to `end` have been sent again; whether that ends the probe.
+    /// Records that the packets from `seq` up to `end` have been retransmitted; returns whether that completes the
+    /// probe.
     pub(super) fn probed(&mut self, seq: Seq, end: Seq) -> bool {
         for probe in &mut self.probes {
             if seq <= *probe && *probe < end {
@@ -250,26 +254,27 @@ impl Timing {
     }
 }
 
-/// Least timeout while the peer's buffer is full: a tick of its scheduler (4 ms at 250 Hz), after which it has read
-/// what lies before ours.
+/// Minimum timeout while the peer's buffer is full: a tick of the peer's scheduler (4 ms at 250 Hz), after which the
+/// peer has read the packets queued before those of this window.
 const CROWDED_TIMEOUT: Duration = Duration::from_ms(4);
 
-/// Timeouts without an answer before a peer can be given up, however short its patience: on a lossy path one or two may
-/// be lost.
+/// Minimum number of timeouts without a response before a peer can be given up, however short the patience: on a lossy
+/// path one or two responses may be lost.
 const TIMEOUTS_MIN: u32 = 3;
 
-/// A timeout grows to this part of the peer's patience: verbs has one first try and seven retries at most.
+/// Divisor of the patience: a timeout grows up to this part of the peer's patience, because verbs has one first try and
+/// seven retries at most.
 const PATIENCE_PARTS: u64 = 8;
 
-/// And no longer, unless round trips are.
+/// Maximum timeout, unless round trips are longer.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
-/// And for fewer than [`DOUBLINGS_MAX`] timeouts no longer than this, while the peer makes progress and nothing could
-/// be timed: most often every packet has been sent twice (Karn), for so many are lost, and the timeout stays doubled. A
-/// path whose round trip is longer is learned by the timeouts after those.
+/// Maximum timeout for fewer than [`DOUBLINGS_MAX`] timeouts, while the peer makes progress and no packet could be
+/// timed: in most such cases every packet has been retransmitted (Karn), because so many are lost, and the timeout
+/// stays doubled. A path whose round trip is longer is measured by the timeouts after those.
 const UNMEASURED_MAX: Duration = Duration::from_ms(250);
 
-/// More would take a timeout of a microsecond beyond [`BACKOFF_MAX`].
+/// Maximum number of doublings: more would raise a timeout of a microsecond beyond [`BACKOFF_MAX`].
 const DOUBLINGS_MAX: u32 = 20;
 
 #[cfg(test)]

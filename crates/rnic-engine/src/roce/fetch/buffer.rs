@@ -89,7 +89,7 @@ impl ReadBuffer {
     /// When it is further ahead than the peer is permitted, or has arrived in order and is not next.
     pub(in crate::roce) fn resolve(&self, named: u32, in_order: bool) -> Result<u32, NakCode> {
         let turn = self.begun;
-        // The name has 24 bits; its counter is the nearest one to the fetch whose turn it is.
+        // The `read_WQE_SN` field has 24 bits; the full counter is the value nearest to the next fetch to start.
         let sn = turn.wrapping_add((named.wrapping_sub(turn) << 8).cast_signed().wrapping_shr(8) as u32);
         if in_order && sn != turn || sn.wrapping_sub(turn) >= self.limit {
             return Err(NakCode::InvalidRequest);
@@ -97,12 +97,12 @@ impl ReadBuffer {
         Ok(sn)
     }
 
-    /// A fetch named `sn` can only be asked for when the one `limit` places before is complete at the requester: that
-    /// is an acknowledgement, should its own have been lost. Returns up to where, if the slot is not free yet; `next`
-    /// is the number of the next response.
+    /// Handles the acknowledgement implied by a request: fetch `sn` can be requested only when the fetch `limit`
+    /// positions before it is complete at the requester, even if its own acknowledgement was lost. Returns the response
+    /// number up to which this acknowledges, if the slot is not free yet; `next` is the number of the next response.
     ///
     /// # Errors
-    /// When that one was never sent wholly.
+    /// When that earlier fetch was never sent completely.
     pub(in crate::roce) fn implied_acknowledgement(&self, sn: u32, next: Seq) -> Result<Option<Seq>, NakCode> {
         if sn.wrapping_sub(self.head) < self.limit {
             return Ok(None);

@@ -1,9 +1,9 @@
 //! Responses in a shared sequence space: RoCE.
 //!
-//! Responses leave in the order of their requests and are forgotten. A requester that misses some asks again from where
-//! it is; whatever was still to be sent from there on is then moot. Results of atomics are remembered, because doing
-//! one again would be wrong: as many as the peer may have outstanding (InfiniBand Architecture volume 1, section
-//! 9.4.5.3).
+//! Responses are sent in the order of their requests and are then forgotten. A requester that misses some repeats its
+//! request from the first missing one; responses from that point on that were not sent yet are then obsolete. Results
+//! of atomics are stored, because executing one twice would be wrong: as many as the peer may have outstanding
+//! (InfiniBand Architecture volume 1, section 9.4.5.3).
 
 use std::collections::VecDeque;
 
@@ -15,15 +15,15 @@ use crate::core::Core;
 use crate::roce::shared::ConnShared;
 use crate::verbs::Verbs;
 
-/// Responses to send, and atomics to remember.
+/// Queue of responses to send, and stored results of atomics.
 #[derive(Debug)]
 pub(crate) struct SharedServer {
-    /// In the order of their numbers; of the first one, `sent` packets are out.
+    /// Fetches to respond to, in the order of their numbers; `sent` packets of the first one have been sent.
     jobs: VecDeque<Fetch>,
     sent: u32,
     atomics: VecDeque<Fetch>,
     limit: usize,
-    /// What was made last was asked for before.
+    /// True when the last response built had been requested before.
     last_again: bool,
 }
 
@@ -37,8 +37,8 @@ impl SharedServer {
     }
 
     pub(in crate::roce) fn admit(&mut self, fetch: Fetch) -> Result<(), NakCode> {
-        // A repeated answer may still be on its way out when its requester, who has it already, asks for the next one:
-        // those do not count.
+        // A repeated response may still be queued when its requester, which has it already, sends its next request:
+        // repeated responses do not count towards the limit.
         let full = self.jobs.len() >= self.limit && self.jobs.iter().filter(|job| !job.again).count() >= self.limit;
         if full {
             return Err(NakCode::InvalidRequest);
@@ -51,7 +51,7 @@ impl SharedServer {
         self.jobs.back_mut().filter(|fetch| fetch.seq == seq)
     }
 
-    /// What was just admitted is refused after all, and not to be answered.
+    /// Removes the fetch just admitted, because its request is refused.
     #[cold]
     pub(in crate::roce) fn withdraw_newest(&mut self) {
         self.jobs.pop_back();
@@ -71,12 +71,12 @@ impl SharedServer {
         }
     }
 
-    /// The remembered atomic that `seq` asked for.
+    /// Returns the stored atomic that request `seq` executed.
     pub(in crate::roce) fn answered(&self, seq: Seq) -> Option<Fetch> {
         self.atomics.iter().find(|fetch| fetch.seq == seq).map(|fetch| Fetch { again: true, ..*fetch })
     }
 
-    /// Of the first answer nothing is sent from `seq` on.
+    /// Cancels the rest of the first response, from `seq` on.
     pub(in crate::roce) fn drop_rest(&mut self, seq: Seq) {
         if self.sent > 0 && self.jobs.front().is_some_and(|job| seq < job.end()) {
             self.jobs.pop_front();
@@ -84,18 +84,18 @@ impl SharedServer {
         }
     }
 
-    /// Returns whether the response that was made last was asked for before.
+    /// Returns whether the last response built had been requested before.
     pub(in crate::roce) fn last_again(&self) -> bool {
         self.last_again
     }
 
-    /// Nothing that was asked for is answered any more.
+    /// Discards all queued responses.
     pub(in crate::roce) fn clear(&mut self) {
         self.jobs.clear();
         self.sent = 0;
     }
 
-    /// The requester has gone back to `fetch`: everything from there on is answered anew.
+    /// Restarts responses at `fetch`, to which the requester has gone back: everything from there on is sent again.
     pub(in crate::roce) fn repeat(&mut self, fetch: Fetch) {
         while let Some(last) = self.jobs.back() {
             let started = self.jobs.len() == 1 && self.sent > 0;
@@ -108,7 +108,7 @@ impl SharedServer {
                 self.sent = 0;
             }
         }
-        // A read under way that reaches beyond this point is cut short there.
+        // A read in progress that extends beyond this point is cut short there.
         if let Some(last) = self.jobs.back_mut()
             && last.end() > fetch.first
         {
@@ -121,10 +121,10 @@ impl SharedServer {
 }
 
 impl SharedServer {
-    /// Makes the next response, if one may leave now; returns whether it has.
+    /// Builds the next response, if one may be sent now; returns whether it did.
     ///
     /// # Errors
-    /// The number of the response whose memory is gone, and the code to refuse it with.
+    /// The number of the response whose memory is no longer valid, and the code to refuse it with.
     pub(in crate::roce) fn transmit(
         &mut self,
         shared: &mut ConnShared,

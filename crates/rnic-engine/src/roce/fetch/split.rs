@@ -1,9 +1,9 @@
-//! Responses in a sequence space of their own: IRN's rPSN.
+//! Responses in a separate sequence space: IRN's rPSN.
 //!
-//! Requests wait in the *Read WQE buffer*, in the slot that their `read_WQE_SN` names, until everything before them has
-//! arrived (I-16). Then their responses get numbers, and from there on they are data like any other: windowed, capped,
-//! acknowledged packet by packet, recovered by this side's timer (I-11). A slot is free again when its responses are
-//! acknowledged.
+//! Requests wait in the *Read WQE buffer*, in the slot that their `read_WQE_SN` selects, until everything before them
+//! has arrived (I-16). Then their responses get numbers, and from there on they are handled like any other data:
+//! windowed, capped, acknowledged packet by packet, recovered by the responder's timer (I-11). A slot is free again
+//! when its responses are acknowledged.
 
 use rnic_base::{Duration, Psn, Seq};
 use rnic_policy::{ControlEvent, RecoveryEvent};
@@ -20,16 +20,17 @@ use crate::transport::Transport;
 use crate::verbs::Verbs;
 use crate::window::{Bits, SendWindow, TimeoutVerdict};
 
-/// The Read WQE buffer and the sending end of the response space.
+/// The Read WQE buffer and the sending side of the response space.
 #[derive(Debug)]
 pub(crate) struct SplitServer {
     buffer: ReadBuffer,
     window: SendWindow,
     /// First response number of the next fetch.
     next: Seq,
-    /// Timeouts in a row.
+    /// Number of consecutive timeouts.
     retries: u32,
-    /// Packets in flight whose room at the peer others may use: nobody has acknowledged them for long.
+    /// Number of packets in flight whose credit at the peer is granted to other QPs, because they have not been
+    /// acknowledged for a long time.
     lent: u64,
 }
 
@@ -70,7 +71,7 @@ impl SplitServer {
         self.window.next
     }
 
-    /// Returns how many responses are in flight.
+    /// Returns the number of responses in flight.
     pub(in crate::roce) fn in_flight(&self) -> u64 {
         self.window.in_flight()
     }
@@ -80,17 +81,17 @@ impl SplitServer {
         self.window.deadline
     }
 
-    /// Returns whether a response is to be sent again.
+    /// Returns whether a response is to be retransmitted.
     pub(in crate::roce) fn retransmits(&self) -> bool {
         self.window.first_to_repeat().is_some()
     }
 
-    /// Gives back the credit at the peer that responses hold.
+    /// Returns the credit at the peer that responses hold.
     pub(in crate::roce) fn stop(&self, verbs: &Verbs, core: &mut Core) {
         core.settle(verbs.head.peer(), self.window.in_flight() - self.lent);
     }
 
-    /// Takes in an acknowledgement of responses. Of requests, `in_flight` are under way.
+    /// Handles an acknowledgement of responses. `in_flight` is the number of requests in flight.
     #[inline(always)]
     pub(in crate::roce) fn on_ack(
         &mut self,
@@ -116,7 +117,7 @@ impl SplitServer {
             && code != NakCode::PsnSequenceError
             && !stale
         {
-            // It needs what was refused, and has failed.
+            // The requester needs the refused data, and has failed.
             verbs.fail_as_responder(core, code);
             return RxOutcome::Accepted;
         }
@@ -152,7 +153,7 @@ impl SplitServer {
         }
     }
 
-    /// The receiver reports a gap at `una`.
+    /// Handles the receiver's report of a gap at `una`.
     fn recover(
         &mut self,
         shared: &mut ConnShared,
@@ -174,7 +175,7 @@ impl SplitServer {
         shared.on_event(head, core, in_flight, &ControlEvent::Nacked { lost: actions.retransmit.is_some() });
     }
 
-    /// Responses up to `una` have arrived, says an acknowledgement.
+    /// Handles an acknowledgement of the responses up to `una`.
     fn acknowledge(&mut self, shared: &mut ConnShared, verbs: &mut Verbs, core: &mut Core, in_flight: u64, una: Seq) {
         let head = &verbs.head;
         let (packets, rtt) = self.window.acknowledge(una, core.now);
@@ -201,7 +202,7 @@ impl SplitServer {
         }
     }
 
-    /// Responses up to `una` have arrived, says the peer's next request.
+    /// Handles the acknowledgement of responses up to `una` that the peer's next request implies.
     pub(in crate::roce) fn advance(&mut self, shared: &mut ConnShared, verbs: &Verbs, core: &mut Core, una: Seq) {
         if una > self.window.una {
             let packets = self.window.acknowledge_untimed(una);
@@ -212,7 +213,8 @@ impl SplitServer {
         self.buffer.free_acknowledged(self.window.una);
     }
 
-    /// Makes the next response, if one may leave now; returns whether it has. Of requests, `in_flight` are under way.
+    /// Builds the next response, if one may be sent now; returns whether it did. `in_flight` is the number of requests
+    /// in flight.
     pub(in crate::roce) fn transmit(
         &mut self,
         shared: &mut ConnShared,
@@ -262,7 +264,7 @@ impl SplitServer {
         true
     }
 
-    /// Returns what keeps a new response from leaving.
+    /// Returns the reason that blocks a new response, if any.
     #[inline]
     fn blocked(&self, shared: &ConnShared, verbs: &Verbs, core: &Core) -> Option<WaitReason> {
         let transport = &verbs.head.transport;
@@ -276,12 +278,13 @@ impl SplitServer {
         (core.peers.room(verbs.head.peer()) == 0).then_some(WaitReason::PeerWindow)
     }
 
-    /// Lets the timer of responses act if it is due; returns whether there may be something to send. Of requests,
-    /// `in_flight` are under way.
+    /// Handles the response timer if it is due; returns whether there may be something to send. `in_flight` is the
+    /// number of requests in flight.
     ///
-    /// Nobody acknowledges responses. Perhaps their requester has them, and has ended its queue pair, or it is out of
-    /// reach: that is for it to find out, as in RoCE, whose responders have no timers, and the program at this end has
-    /// done nothing wrong. They are sent again less and less often, and others use their credit at the peer meanwhile.
+    /// A timeout means that responses are not acknowledged. Their requester may have them and have destroyed its queue
+    /// pair, or it may be unreachable: detecting that is the requester's task, as in RoCE, whose responders have no
+    /// timers, and the program at this end has made no error. The responses are retransmitted at growing intervals, and
+    /// other QPs use their credit at the peer meanwhile.
     pub(in crate::roce) fn on_timeout(
         &mut self,
         shared: &mut ConnShared,
@@ -302,12 +305,12 @@ impl SplitServer {
         }
         let in_vain = self.retries.saturating_sub(verbs.send.retry_count());
         if in_vain > 0 {
-            // A refusal waits for the answers before it, but not for ever.
+            // A refusal waits for the responses before it, but not indefinitely.
             if let Some(code) = verbs.recv.refused {
                 verbs.fail_as_responder(core, code);
                 return false;
             }
-            // Measured timeouts back off by themselves.
+            // Measured timeouts already include a backoff.
             if !verbs.head.transport.measured {
                 self.window.back_off(core.now, in_vain);
             }

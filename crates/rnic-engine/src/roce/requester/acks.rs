@@ -1,8 +1,8 @@
 //! Handles acknowledgements and responses, and completes the requests that they answer.
 //!
-//! Requests are finished strictly in the order in which they were posted. In a shared space (RoCE) one number says it
-//! all: a response is the acknowledgement of its request. In split spaces (IRN section 5.4) acknowledgements move the
-//! request window, responses the response window, and a read needs both.
+//! Requests complete strictly in the order in which they were posted. In a shared space (RoCE) one number is enough: a
+//! response is the acknowledgement of its request. In split spaces (IRN section 5.4) acknowledgements move the request
+//! window, responses the response window, and a read needs both.
 
 use rnic_base::{Psn, Seq};
 use rnic_policy::{ControlEvent, LossReport, RecoveryActions, RecoveryEvent};
@@ -18,7 +18,7 @@ use crate::verbs::send::SendHalf;
 use crate::window::LaneId;
 
 impl Requester {
-    /// An acknowledgement of requests (IRN's `receiveAck`).
+    /// Handles an acknowledgement of requests (IRN's `receiveAck`).
     #[inline(always)]
     pub(crate) fn on_ack(
         &mut self,
@@ -73,10 +73,10 @@ impl Requester {
             self.window.acknowledge_early(seq, &verbs.head.transport);
             self.on_early(verbs, core, seq);
         }
-        // Acknowledging may have failed the queue pair, or stopped short at a response that is missing.
+        // Processing the acknowledgement may have failed the queue pair, or stopped before a missing response.
         if stale || !verbs.head.transmits() || self.window.una != expected {
             if self.shared.window().is_some() || self.window.room_on_path().is_some() {
-                // What was kept makes room in a congestion window even so.
+                // Packets reported as received still free space in a congestion window.
                 self.wake(verbs, core);
             }
             return RxOutcome::Duplicate;
@@ -90,7 +90,7 @@ impl Requester {
         RxOutcome::Accepted
     }
 
-    /// Packet `seq` has arrived early: it may tell the round-trip time.
+    /// Handles the report that packet `seq` has arrived out of order: it may give a round-trip time sample.
     pub(super) fn on_early(&mut self, verbs: &mut Verbs, core: &mut Core, seq: Seq) {
         if !self.shared.has_flow() && !verbs.head.transport.measured {
             return;
@@ -104,7 +104,7 @@ impl Requester {
         }
     }
 
-    /// The receiver reports a gap at `una`.
+    /// Handles the receiver's report of a gap at `una`.
     pub(super) fn on_nack(
         &mut self,
         verbs: &mut Verbs,
@@ -129,14 +129,14 @@ impl Requester {
         self.wake_to_retransmit(verbs, core);
     }
 
-    /// What is acknowledged needs no bits in the pool.
+    /// Releases the pool bits of acknowledged packets, which need none.
     #[cold]
     fn release_pool(&mut self, verbs: &Verbs, core: &mut Core) {
         let una = self.window.una;
         core.pools.bits(verbs.head.transport.pool, &mut self.shared.pool, LaneId::RequestsOut).acknowledged(una);
     }
 
-    /// Tells the recovery of requests what happened.
+    /// Passes `event` to the loss recovery of requests.
     #[inline(never)]
     fn recover(&mut self, verbs: &Verbs, core: &mut Core, event: &RecoveryEvent) -> RecoveryActions {
         let transport = &verbs.head.transport;
@@ -144,8 +144,8 @@ impl Requester {
         self.window.recover(event, core.now, transport, &bits)
     }
 
-    /// A response went missing in a shared space: nobody else will tell us (IBA 9.7.5.2.4, implied NAK). Each packet is
-    /// taken for lost once; if it is lost again the timer finds out.
+    /// Infers the loss of a response in a shared space, which no packet reports (IBA 9.7.5.2.4, implied NAK). Each
+    /// packet is taken as lost once; if it is lost again the timer detects it.
     fn infer_loss(&mut self, verbs: &mut Verbs, core: &mut Core) {
         let una = self.window.una;
         if self.inferred_loss_at != una {
@@ -155,7 +155,7 @@ impl Requester {
     }
 
     /// Moves the cumulative acknowledgement of requests to `cumulative`, or, in a shared space, up to the first
-    /// response that has not come in.
+    /// response that has not arrived.
     #[inline(always)]
     pub(crate) fn acknowledge(&mut self, verbs: &mut Verbs, core: &mut Core, cumulative: Seq) {
         let reached = if verbs.head.transport.split || verbs.send.fetches == 0 {
@@ -169,7 +169,7 @@ impl Requester {
         }
     }
 
-    /// In a shared space: the sequence number of the oldest response still to come.
+    /// Returns the sequence number of the oldest missing response, in a shared space.
     fn first_missing(&self, send: &SendHalf) -> Seq {
         let mut counter = send.queue.head;
         loop {
@@ -182,7 +182,7 @@ impl Requester {
         }
     }
 
-    /// Moves the cumulative acknowledgement of requests and does everything that follows from it.
+    /// Moves the cumulative acknowledgement of requests and processes all consequences.
     #[inline(always)]
     pub(crate) fn advance(&mut self, verbs: &mut Verbs, core: &mut Core, una: Seq) {
         let (packets, rtt) = self.window.acknowledge(una, core.now);
@@ -220,14 +220,14 @@ impl Requester {
 
     fn pause_for_receiver(&mut self, verbs: &mut Verbs, core: &mut Core, timer: RnrTimer) {
         verbs.stats.rnr_naks += 1;
-        // While it pauses it sends nothing that could be refused again: this is a copy.
+        // During a pause no packet is sent that could be refused again: this NAK is a duplicate.
         if self.window.is_empty() || self.pause.is_set() {
             return;
         }
         self.rnr_retries += 1;
         self.window.pause_timer();
         if verbs.send.exceeds_rnr_retry(self.rnr_retries) {
-            // A read before it may still be on its way: that one has not failed.
+            // The response to a read before it may still be in flight: that read has not failed.
             if let Some(counter) = verbs.send.queue.find(self.window.una) {
                 verbs.fail_entry(core, self.window.una, counter, WcStatus::RnrRetryExceeded);
             }
@@ -240,17 +240,18 @@ impl Requester {
         self.lend_credit(verbs, core);
     }
 
-    /// The responder refused the request at `una`.
+    /// Handles the responder's refusal of the request at `una`.
     fn on_refusal(&mut self, verbs: &mut Verbs, core: &mut Core, code: NakCode) {
         if let Some(counter) = verbs.send.queue.find(self.window.una) {
             verbs.fail_entry(core, self.window.una, counter, WcStatus::refused(code));
         } else if verbs.head.transport.scheduled {
-            // It is an answer that the peer cannot take, or the news that its memory is gone.
+            // The refused packet is a response that the peer cannot accept, or the report that its memory is no longer
+            // valid.
             verbs.fail_as_responder(core, code);
         }
     }
 
-    /// The peer says that our packets met congestion.
+    /// Handles the peer's report that packets of this sender met congestion.
     pub(in crate::roce) fn on_cnp(&mut self, verbs: &Verbs, core: &mut Core) {
         self.shared.on_cnp(&verbs.head, core, self.window.in_flight());
     }

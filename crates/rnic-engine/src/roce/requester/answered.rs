@@ -1,9 +1,9 @@
-//! Answers to our reads and atomics that come as packets of the responder's own: FaSR.
+//! Responses to local reads and atomics that arrive as packets of the responder's own: FaSR.
 //!
-//! Source: FaSR (2025) section IV-D, mechanism R-20; `requester/answers.rs` has the whole design. A packet says which
-//! request it answers and where in the answer it belongs, so it is placed when it comes, by the scatter list of that
-//! request: the name is good only while the request is under way. The request is done when the turn of its answer's
-//! last packet has come.
+//! Source: FaSR (2025) section IV-D, mechanism R-20; `requester/answers.rs` describes the complete design. A packet
+//! carries the request it answers and its position in the response, so it is placed on arrival, by the scatter list of
+//! that request: the identifier is valid only while the request is outstanding. The request is complete when the last
+//! packet of its response is processed in order.
 
 use rnic_base::Seq;
 use rnic_wire::{Headers, NakCode, Packet, Position};
@@ -19,8 +19,9 @@ use crate::verbs::send::refusal_in;
 const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
 
 impl Requester {
-    /// Checks packet `seq` of an answer, which is the packet expected (`is_expected`) or an early one, and places it.
-    /// After an error nothing has changed, but for the entry that fails when the packet's turn has come.
+    /// Checks packet `seq` of a response, which is the packet expected (`is_expected`) or an out-of-order one, and
+    /// places it. After an error nothing has changed, except for the entry that fails when the packet is the expected
+    /// one.
     #[inline(always)]
     pub(in crate::roce) fn accept_answer<D: Dma>(
         &mut self,
@@ -59,12 +60,12 @@ impl Requester {
         if position.ends() {
             expected.last = Some(seq);
         }
-        // The responder lives, and answers in order: what is behind must wait.
+        // The responder is alive, and responds in order: requests behind this one must wait.
         self.retries = 0;
         Ok(())
     }
 
-    /// In place of a packet of the answer to entry `counter` comes word that its memory is gone.
+    /// Handles the report, in place of a packet of the response to entry `counter`, that the memory is no longer valid.
     #[cold]
     fn take_refusal(
         &mut self,
@@ -80,7 +81,8 @@ impl Requester {
         Refusal::Nak(code)
     }
 
-    /// The entry whose answer cannot be taken fails. Whatever was posted before it is done: it was answered.
+    /// Fails the entry whose response cannot be accepted. Entries posted before it are complete, because their
+    /// responses have arrived.
     #[cold]
     fn fail_answered(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32, status: WcStatus) {
         let end = verbs.send.queue.get(counter).end();
@@ -92,15 +94,15 @@ impl Requester {
         }
     }
 
-    /// Returns whether the answer to the oldest request ends at `seq`.
+    /// Returns whether the response to the oldest request ends at `seq`.
     pub(in crate::roce) fn answer_ends_at(&self, seq: Seq) -> bool {
         self.responses.as_ref().is_some_and(|responses| responses.front_ends_at(seq).is_some())
     }
 
-    /// The turn of the last packet of an answer, `seq`, has come.
+    /// Completes the response whose last packet, `seq`, is next in order.
     ///
     /// # Errors
-    /// When no answer ends there, or the packets before it do not make one.
+    /// When no response ends there, or the packets before it do not form a complete one.
     pub(in crate::roce) fn end_answer(&mut self, verbs: &mut Verbs, core: &mut Core, seq: Seq) -> Result<(), NakCode> {
         let responses = self.responses.as_mut().ok_or(NakCode::InvalidRequest)?;
         let arrived = seq.since(verbs.recv.message_start) + 1;

@@ -1,36 +1,38 @@
 //! Responses as Writes that the responder schedules: FaSR.
 //!
 //! Source: FaSR (2025) section IV-D ("R-READ, similar to the WRITE operation, is scheduled on the responder") and IV-B
-//! (who times what); mechanisms. The paper has these two sentences; what follows from them is ours:
+//! (which side runs which timer); mechanisms. The paper has these two sentences; the consequences below are
+//! choices of this project:
 //!
-//! * *Where*: an answer takes numbers of the request space of the responder's own requester, when its first packet
-//!   leaves, and all of them at a stretch. From there on its packets are like those of any Write: one window, cap,
-//!   congestion control, room at the peer, timer, recovery and unit of the pool for both. What is in the send queue and
-//!   what is asked for take turns, a message each; a message that must wait for a fence or for Reads lets answers
-//!   pass. The queue pair state "send queue drained" stops the send queue only.
-//! * *State and bound*: the request waits in the Read WQE buffer (`fetch/buffer.rs`) from its arrival until its answer
-//!   is acknowledged: as many as the peer may have outstanding (`max_dest_rd_atomic`), never more. The buffer says
-//!   where the data of a packet that must be sent again lies; nothing else is kept.
-//! * *At the far end*: each packet names its Read and its place in it, so that it goes to its place whenever it comes
-//!   (`responder/answer.rs`). The Read is complete when its last packet's turn has come: then all of it is here, and
-//!   everything that the responder sent before.
+//! * *Sequence numbers*: a response takes numbers of the request space of the responder's own requester, when its first
+//!   packet is sent, and all of them contiguously. From there on its packets are handled like those of any Write: one
+//!   window, cap, congestion control, credit at the peer, timer, recovery and unit of the pool for both. The send queue
+//!   and the requested responses alternate, one message each; a message that must wait for a fence or for Reads lets
+//!   responses pass. The queue pair state "send queue drained" stops the send queue only.
+//! * *State and bound*: the request waits in the Read WQE buffer (`fetch/buffer.rs`) from its arrival until its
+//!   response is acknowledged: as many as the peer may have outstanding (`max_dest_rd_atomic`), never more. The buffer
+//!   gives the location of the data of a packet that must be retransmitted; nothing else is kept.
+//! * *At the remote end*: each packet carries its Read and its position in it, so that it is placed whenever it arrives
+//!   (`responder/answer.rs`). The Read is complete when its last packet is processed in order: then all of it has
+//!   arrived, and everything that the responder sent before.
 //! * *Requests* are packets of the requester's, acknowledged like others. Until one is acknowledged its timeout submits
-//!   it again, with a later timestamp. The copy has the number of the first one, so that it is not served twice: it is
-//!   acknowledged again, and what is under way of the answer is left alone, because the responder has its own timer for
-//!   that. The timestamp tells what the requester has repeated from what the network has, for the statistics.
-//! * *Errors*: a Read that may not be done is refused with a NAK when the answers before it are acknowledged. Of memory
-//!   that goes away later the requester is told, and knows whether it matters (`fetch/gone.rs`). A requester that
-//!   cannot place an answer fails its Read, and says so with a NAK. To one that never acknowledges, answers are
-//!   repeated less and less often.
-//! * *Atomics* are not in the paper: they are done when their turn has come, once, and answered like a Read of 8 bytes.
+//!   it again, with a later timestamp. The duplicate has the number of the first one, so that it is not served twice:
+//!   it is acknowledged again, and the packets of the response in flight are not affected, because the responder has
+//!   its own timer for them. The timestamp distinguishes requests that the requester has repeated from packets that the
+//!   network has duplicated, for the statistics.
+//! * *Errors*: a Read that is not permitted is refused with a NAK when the responses before it are acknowledged. If
+//!   memory becomes invalid later, the requester is notified, and knows whether it matters (`fetch/gone.rs`). A
+//!   requester that cannot place a response fails its Read, and reports that with a NAK. If the requester never
+//!   acknowledges, responses are retransmitted at growing intervals.
+//! * *Atomics* are not in the paper: they are executed once, in order, and answered like a Read of 8 bytes.
 //!
-//! Two things that one space brings with it:
+//! A single space has two consequences:
 //!
-//! * answers wait behind a Send for which the requester of the Read has posted no receive: its pause is the pause of
-//!   both. A program that posts a receive only when its Read is complete, while the far end sends, waits for ever. With
-//!   RoCE and IRN it would not;
-//! * a responder that has never been made ready to send does not know its numbers yet: requests say which one is
-//!   expected.
+//! * responses wait behind a Send for which the requester of the Read has posted no receive: its pause applies to both.
+//!   A program that posts a receive only when its Read is complete, while the remote end sends, waits indefinitely.
+//!   With RoCE and IRN it would not;
+//! * a responder that was never moved to the ready-to-send state does not know its first sequence number yet: requests
+//!   carry the number that is expected.
 
 use rnic_base::Seq;
 use rnic_wire::NakCode;
@@ -42,17 +44,18 @@ use crate::roce::fetch::buffer::ReadBuffer;
 use crate::stats::WaitReason;
 use crate::verbs::Verbs;
 
-/// What the peer has asked for, and how far its answers have left.
+/// The peer's fetch requests, and the progress of sending their responses.
 #[derive(Debug)]
 pub(crate) struct ScheduledServer {
     buffer: ReadBuffer,
-    /// `read_WQE_SN` of the fetch whose packets leave next.
+    /// `read_WQE_SN` of the fetch whose packets are sent next.
     sending: u32,
-    /// Of them, so many have left.
+    /// Number of packets of that fetch already sent.
     sent: u32,
-    /// An answer was the last message to leave: the send queue is next.
+    /// True when the last message sent was a response: the send queue is next.
     own_turn: bool,
-    /// Packets in flight whose room at the peer others may use: nobody has acknowledged them for long.
+    /// Number of packets in flight whose credit at the peer is granted to other QPs, because they have not been
+    /// acknowledged for a long time.
     lent: u64,
 }
 
@@ -66,28 +69,28 @@ impl ScheduledServer {
     }
 }
 
-/// The peer's reads and atomics, where their answers are packets of the requester; nothing before the first.
+/// The peer's reads and atomics, where the responses are packets of the requester; empty before the first.
 #[derive(Debug, Default)]
 pub(in crate::roce) struct Answers(Option<Box<ScheduledServer>>);
 
 impl Answers {
-    /// Returns the buffer of what the peer may ask for, `limit` fetches at a time; makes it with the first.
+    /// Returns the buffer of the peer's fetches, with `limit` slots; allocates it on first use.
     pub(in crate::roce) fn buffer(&mut self, limit: u32) -> &mut ReadBuffer {
         &mut self.0.get_or_insert_with(|| Box::new(ScheduledServer::new(limit))).buffer
     }
 
-    /// Returns the fetch whose turn it is, if the peer has asked for it.
+    /// Returns the fetch that is next in order, if its request has arrived.
     pub(in crate::roce) fn next_asked(&mut self) -> Option<&mut Fetch> {
         self.0.as_deref_mut()?.buffer.next()
     }
 
-    /// Returns whether there has been any.
+    /// Returns whether the peer has requested any fetch so far.
     #[inline]
     pub(in crate::roce) fn were_asked_for(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Returns whether the peer may still be waiting for one.
+    /// Returns whether the peer may still be waiting for a response.
     pub(in crate::roce) fn are_owed(&self) -> bool {
         self.0.as_ref().is_some_and(|server| server.buffer.is_busy())
     }
@@ -96,7 +99,7 @@ impl Answers {
         self.0.as_deref_mut().expect("it serves")
     }
 
-    /// Frees the slots of those that the peer has acknowledged, which are those before `una`.
+    /// Frees the slots of the responses that the peer has acknowledged, which are those before `una`.
     #[inline(never)]
     pub(super) fn free_acknowledged(&mut self, una: Seq) {
         if let Some(server) = self.0.as_deref_mut() {
@@ -104,11 +107,12 @@ impl Answers {
         }
     }
 
-    /// Request `seq`, which was here before, has come with `stamp`.
+    /// Records that request `seq`, which was received before, has arrived again with timestamp `stamp`.
     #[cold]
     pub(in crate::roce) fn note_resubmission(&mut self, core: &mut Core, seq: Seq, stamp: u32) {
         let Some(server) = self.0.as_deref_mut() else { return };
-        // What the network has copied has a stamp that was seen before; clocks wrap.
+        // A packet duplicated by the network has a timestamp that was seen before; the comparison allows for clock
+        // wraparound.
         if let Some(fetch) = server.buffer.asked_by(seq)
             && stamp.wrapping_sub(fetch.stamp).cast_signed() > 0
         {
@@ -117,29 +121,30 @@ impl Answers {
         }
     }
 
-    /// Takes back the credit at the peer that others were given because nobody acknowledged answers, if they were:
-    /// returns how many packets.
+    /// Reclaims the credit at the peer that was granted to other QPs because responses were not acknowledged; returns
+    /// the number of packets, if there were any.
     #[cold]
     pub(super) fn take_lent(&mut self) -> Option<u64> {
         self.0.as_deref_mut().map(|server| std::mem::take(&mut server.lent)).filter(|lent| *lent > 0)
     }
 }
 
-/// Returns whether all that this queue pair has in flight is answers to the peer's Reads and atomics.
+/// Returns whether all packets in flight of this queue pair are responses to the peer's Reads and atomics.
 pub(super) fn owes_answers_alone(verbs: &Verbs) -> bool {
     let queue = &verbs.send.queue;
     verbs.head.transport.scheduled && queue.head == queue.next && queue.sent_of_next == 0
 }
 
 impl Requester {
-    /// The turn of the next fetch has come.
+    /// Starts the next fetch, which is now in order.
     pub(in crate::roce) fn schedule_answer(&mut self, verbs: &mut Verbs, core: &mut Core) {
         self.answers.server().buffer.begin();
         self.window.serves = true;
         self.wake(verbs, core);
     }
 
-    /// Makes the next new packet while answers wait: of one of them, or of the send queue. Messages are sent whole.
+    /// Builds the next new packet while responses wait: a packet of one of them, or of the send queue. A message is
+    /// sent completely before the next one starts.
     #[inline(never)]
     pub(super) fn transmit_serving(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
         if verbs.send.queue.sent_of_next > 0 {
@@ -156,7 +161,8 @@ impl Requester {
         verbs.head.transmits() && self.transmit_answer(verbs, core)
     }
 
-    /// A message of the send queue's own; `None` when there is none that may leave for a reason of its own.
+    /// Sends a packet of the send queue's next message; returns `None` when none may be sent for a reason specific to
+    /// the send queue.
     fn take_own_turn(&mut self, verbs: &mut Verbs, core: &mut Core) -> Option<bool> {
         match self.packets_allowed(verbs, core) {
             Ok(_) => {
@@ -207,7 +213,7 @@ impl Requester {
         true
     }
 
-    /// Makes packet `seq` of an answer again.
+    /// Builds packet `seq` of a response again.
     #[cold]
     pub(super) fn retransmit_answer(&mut self, verbs: &mut Verbs, core: &mut Core, seq: Seq) -> bool {
         let found: Option<Fetch> = self.answers.0.as_deref_mut().and_then(|server| server.buffer.find(seq));
@@ -224,7 +230,7 @@ impl Requester {
         true
     }
 
-    /// Answers up to `una` have arrived, says the peer's next request.
+    /// Handles the acknowledgement of responses up to `una` that the peer's next request implies.
     ///
     /// # Errors
     /// When an entry of the send queue that had to wait for this has failed.
@@ -239,19 +245,19 @@ impl Requester {
         if verbs.head.state.receives() { Ok(()) } else { Err(NakCode::RemoteOperationalError) }
     }
 
-    /// Nobody acknowledges what this queue pair sends. When that is answers alone, it does not fail for that: they are
-    /// sent again less and less often, like IRN's responses (`fetch/split.rs`). Answers whether that is so.
+    /// Handles repeated timeouts when only responses are in flight: the queue pair does not fail, but retransmits them
+    /// at growing intervals, like IRN's responses (`fetch/split.rs`). Returns whether that is the case.
     #[cold]
     pub(super) fn repeats_slowly(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
         if !owes_answers_alone(verbs) {
             return false;
         }
-        // A refusal waits for the answers before it, but not for ever.
+        // A refusal waits for the responses before it, but not indefinitely.
         if let Some(code) = verbs.recv.refused {
             verbs.fail_as_responder(core, code);
             return true;
         }
-        // Measured timeouts back off by themselves.
+        // Measured timeouts already include a backoff.
         if !verbs.head.transport.measured {
             self.window.back_off(core.now, self.retries - verbs.send.retry_count());
         }

@@ -1,4 +1,4 @@
-//! One request packet.
+//! Builds one request packet.
 
 use rnic_base::Serial;
 use rnic_wire::header::fasr::is_short;
@@ -15,9 +15,10 @@ use crate::wq::{SendWqe, WqeOp};
 use crate::wr::SendFlags;
 
 impl Requester {
-    /// Makes packet `piece` of entry `counter`, in `core.out` and `core.segments`.
+    /// Builds packet `piece` of entry `counter`, in `core.out` and `core.segments`.
     ///
-    /// False when the entry's local memory is not what its keys say: the entry then fails in its turn.
+    /// Returns false when the keys of the entry's local memory do not permit access to it: the entry then fails in
+    /// order.
     #[inline]
     pub(super) fn build(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32, piece: Piece) -> bool {
         let wqe = verbs.send.queue.get(counter);
@@ -45,7 +46,7 @@ impl Requester {
         true
     }
 
-    /// Whether this packet asks for an acknowledgement.
+    /// Returns whether this packet requests an acknowledgement.
     #[inline]
     fn asks_for_ack(&mut self, head: &Head, must: bool) -> bool {
         if head.transport.acks_every_packet {
@@ -90,7 +91,7 @@ pub(crate) fn write_headers(head: &Head, wqe: &SendWqe, position: Position, piec
             Headers::Send { position, tail, placement }
         }
         WqeOp::Read => {
-            // A repeated or partial read of a shared space asks for what its sequence numbers stand for.
+            // In a shared space, a repeated or partial read requests only the data that its sequence numbers cover.
             let rest = (wqe.length - offset).min(piece.takes.saturating_mul(head.mtu()));
             let dma_len = if head.transport.split { wqe.length } else { rest };
             Headers::ReadRequest { reth: Reth { va, rkey: wqe.rkey, dma_len }, read_sn: sn, asked: None }
@@ -119,7 +120,7 @@ pub(crate) fn write_headers(head: &Head, wqe: &SendWqe, position: Position, piec
     };
 }
 
-/// Names the shared receive queue at a target in what takes a receive of it.
+/// Writes the number of the shared receive queue at an XRC target into the headers of a packet that consumes a receive.
 #[cold]
 fn name_queue(srqn: u32, headers: &mut Headers) {
     if let Some(shared) = headers.shared(Qpn::new(srqn)) {

@@ -1,11 +1,12 @@
-//! Acknowledgements that report on losses: FaSR's SACK, AACK and FNACK. Answers to Reads are packets of
-//! the responder's own, so one kind serves both.
+//! Acknowledgements that report on losses: FaSR's SACK, AACK and FNACK. Responses to Reads are packets of the
+//! responder's own, so one type of acknowledgement serves both.
 //!
 //! Source: FaSR (2025) sections III-B.2 and III-D; mechanisms. The cumulative acknowledgement moves as
-//! with every other; what is selective goes to the pool; the rest is the recovery policy's.
+//! with every other acknowledgement; selective information goes to the pool; the rest is handled by the recovery
+//! policy.
 //!
-//! Choices: a report that is older than the last acknowledgement is not heeded, because its count belongs to another
-//! hole; a sender whose pool has no unit for it treats a SACK as go-back-N treats a NAK.
+//! Choices: a report that is older than the last acknowledgement is not processed, because its count belongs to another
+//! gap; a sender whose pool has no unit for it treats a SACK as go-back-N treats a NAK.
 
 use rnic_base::{Psn, Seq};
 use rnic_policy::LossReport;
@@ -17,10 +18,10 @@ use crate::error::{DropReason, RxOutcome};
 use crate::verbs::Verbs;
 use crate::window::{Bits, LaneId, Lost, SendWindow};
 
-/// What is said to the recovery policy.
+/// Report passed to the recovery policy: the selectively acknowledged packet and the losses.
 type Report = (Option<Seq>, Option<LossReport>);
 
-/// Records what `note` says in `window`; `None` when it cannot be true.
+/// Records the content of `note` in `window`; returns `None` when it is invalid.
 fn record(
     window: &mut SendWindow,
     note: &LossNote,
@@ -46,7 +47,7 @@ fn record(
 }
 
 impl Requester {
-    /// An acknowledgement of requests that reports on losses.
+    /// Handles an acknowledgement of requests that reports on losses.
     #[cold]
     pub(crate) fn on_loss_ack(&mut self, verbs: &mut Verbs, core: &mut Core, psn: Psn, note: &LossNote) -> RxOutcome {
         let una = self.window.una;
@@ -59,7 +60,7 @@ impl Requester {
         if !stale {
             self.acknowledge(verbs, core, cumulative);
         }
-        // Acknowledging may have failed the queue pair.
+        // Processing the acknowledgement may have failed the queue pair.
         if stale || !verbs.head.transmits() || self.window.una != cumulative || self.window.is_empty() {
             return RxOutcome::Duplicate;
         }

@@ -1,4 +1,4 @@
-//! Responses to our reads and atomics.
+//! Responses to local reads and atomics.
 
 use std::collections::VecDeque;
 
@@ -18,35 +18,35 @@ use crate::verbs::send::{SendHalf, refusal_in};
 use crate::window::{Arrival, Bits, ReceiveWindow};
 use crate::wq::{SendQueue, WqeState};
 
-/// The receiving end of the response space (IRN's rPSN), and which request each stretch of it answers.
+/// The receiving side of the response space (IRN's rPSN), and the request that each range of it answers.
 #[derive(Debug)]
 pub(crate) struct ResponseWindow {
     window: ReceiveWindow,
-    /// Reads and atomics under way, in the order in which they are answered. At most `max_rd_atomic`.
+    /// Outstanding reads and atomics, in the order in which they are answered. At most `max_rd_atomic`.
     expected: VecDeque<Expected>,
-    /// First number of the next request's answer.
+    /// First sequence number of the next request's response.
     next: Seq,
-    /// An acknowledgement did not fit into the control queue.
+    /// True when an acknowledgement did not fit into the control queue.
     owes_ack: bool,
-    /// When to wonder whether the responder is still there: it runs the timers of this space (IRN section 5.2), so if
-    /// it is gone nothing else would tell.
+    /// Deadline of the check that the responder is still alive: it runs the timers of this space (IRN section 5.2), so
+    /// its failure would not be detected otherwise.
     pub(super) watch: Deadline,
-    /// Times in a row that the watch has run out.
+    /// Number of consecutive times that the watch timer has expired.
     pub(super) silent_periods: u32,
-    /// The packet expected from the responder, and the times that it was told to pause, when the watch last ran out:
-    /// where answers are packets of its own, any packet is a sign of life.
+    /// Packet expected from the responder, and the number of pauses requested from it, when the watch timer last
+    /// expired: where responses are packets of the responder's own, any packet shows that it is alive.
     pub(super) heard: (Seq, u32),
-    /// The packet that is expected was refused, with this code, and its Read has failed.
+    /// Code of the refusal that arrived in place of the expected packet; its Read has failed.
     refused: Option<NakCode>,
 }
 
-/// The answer to one request.
+/// The response to one request.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::roce) struct Expected {
     pub(super) counter: u32,
     first: Seq,
     pub(super) packets: u32,
-    /// The packet that ends it, once that is here, where answers have numbers of the responder's requests.
+    /// Last packet of the response, once it has arrived, where responses have numbers of the responder's requests.
     pub(super) last: Option<Seq>,
 }
 
@@ -64,34 +64,34 @@ impl ResponseWindow {
         }
     }
 
-    /// Whether an answer is still to come.
+    /// Returns whether a response is still to arrive.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.expected.is_empty()
     }
 
-    /// The entry whose answer is to come first.
+    /// Returns the entry whose response is to arrive first.
     pub(crate) fn oldest(&self) -> Option<u32> {
         self.expected.front().map(|expected| expected.counter)
     }
 
-    /// The answer to the fetch that `read_sn` names.
+    /// Returns the response to the fetch with the number `read_sn`.
     pub(in crate::roce) fn named(&mut self, queue: &SendQueue, read_sn: WqeSn) -> Option<&mut Expected> {
         self.expected.iter_mut().find(|expected| WqeSn::new(queue.get(expected.counter).sn) == read_sn)
     }
 
-    /// The entry whose answer is to come first and the packets of that, if it ends at `seq`.
+    /// Returns the entry whose response is to arrive first and the number of its packets, if it ends at `seq`.
     pub(in crate::roce) fn front_ends_at(&self, seq: Seq) -> Option<(u32, u32)> {
         let front = self.expected.front().filter(|expected| expected.last == Some(seq))?;
         Some((front.counter, front.packets))
     }
 
-    /// The responder lives.
+    /// Records that the responder is alive.
     fn note_heard(&mut self, now: Time, transport: &Transport) {
         self.silent_periods = 0;
         self.watch = Deadline::after(now, transport.response_patience);
     }
 
-    /// Marks the requests whose answers are complete.
+    /// Marks the requests whose responses are complete.
     fn finish(&mut self, send: &mut SendHalf) {
         while let Some(expected) = self.expected.front() {
             if expected.first + u64::from(expected.packets) > self.window.expected {
@@ -102,7 +102,8 @@ impl ResponseWindow {
         }
     }
 
-    /// The response that was missing is here: takes those behind it that came early. Returns what to say.
+    /// Consumes the out-of-order responses behind the missing one, which has just arrived. Returns the type of
+    /// acknowledgement to send.
     fn take_early(&mut self, shared: &mut ConnShared, transport: &Transport) -> AckKind {
         let mut bits = Bits::in_rings(&mut shared.pool);
         let run = self.window.quiet_run(&mut bits);
@@ -123,7 +124,7 @@ impl ResponseWindow {
         }
     }
 
-    /// Returns the response expected next, if an acknowledgement is owed; from then on it is not.
+    /// Returns the response expected next, if an acknowledgement is owed, and clears that state.
     pub(in crate::roce) fn take_owed(&mut self) -> Option<Seq> {
         std::mem::take(&mut self.owes_ack).then_some(self.window.expected)
     }
@@ -133,18 +134,19 @@ impl ResponseWindow {
         self.window.expected
     }
 
-    /// Says once more why the queue pair has failed, when it failed because responses were refused: their sender must
-    /// still learn that it needed them.
+    /// Retransmits the reason of the queue pair's failure, when it failed because responses were refused: their sender
+    /// must still learn that they were needed.
     pub(in crate::roce) fn repeat_refusal(&mut self, shared: &mut ConnShared, head: &Head, core: &mut Core) {
         if let Some(code) = self.refused {
             self.acknowledge(shared, head, core, AckKind::Refused(code));
         }
     }
 
-    /// Marks the request whose answer ends with packet `seq` of the responder's, `packets` of which are `arrived`.
+    /// Marks the request whose response ends with packet `seq` of the responder's. `arrived` is the number of packets
+    /// received for it, which must equal the `packets` of the response.
     ///
     /// # Errors
-    /// When no answer ends there, or it has another length.
+    /// When no response ends there, or it has another length.
     pub(in crate::roce) fn end_answer(
         &mut self,
         send: &mut SendHalf,
@@ -153,7 +155,8 @@ impl ResponseWindow {
         transport: &Transport,
     ) -> Result<(), NakCode> {
         let (counter, packets) = self.front_ends_at(seq).ok_or(NakCode::InvalidRequest)?;
-        // Placed alone, each packet says for itself where it belongs; together they must make the answer.
+        // Each packet is placed on its own, at the position it carries; together the packets must make up the complete
+        // response.
         if arrived != u64::from(packets) {
             return Err(NakCode::InvalidRequest);
         }
@@ -171,7 +174,8 @@ impl ResponseWindow {
 }
 
 impl Requester {
-    /// A read or atomic is about to be sent in split spaces: its answer takes the next numbers of the response space.
+    /// Reserves the next numbers of the response space for the response to a read or atomic that is about to be sent in
+    /// split spaces.
     pub(in crate::roce) fn expect_responses(&mut self, verbs: &mut Verbs, core: &mut Core, counter: u32) {
         let length = verbs.send.queue.get(counter).length;
         let packets = length.div_ceil(verbs.head.mtu()).max(1);
@@ -187,7 +191,7 @@ impl Requester {
         responses.next += u64::from(packets);
     }
 
-    /// Takes in a response in the space of its request.
+    /// Handles a response in the sequence space of its request.
     pub(in crate::roce) fn on_shared_response<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
@@ -204,7 +208,7 @@ impl Requester {
         let Some(counter) = found.filter(|counter| verbs.send.queue.get(*counter).op.is_fetch()) else {
             return RxOutcome::Dropped(core.drop_packet(DropReason::Unsolicited));
         };
-        // Whatever was asked before is answered: it is acknowledged, or its own responses are lost.
+        // All earlier requests have been answered: they are acknowledged, or their own responses are lost.
         self.acknowledge(verbs, core, seq);
         if !verbs.head.state.sends() {
             return RxOutcome::Dropped(core.drop_packet(DropReason::State));
@@ -218,7 +222,7 @@ impl Requester {
                 if let Headers::ReadResponse { aeth: Some(aeth), .. } | Headers::AtomicResponse { aeth, .. } =
                     packet.headers
                 {
-                    // The right is checked below, when the request is acknowledged.
+                    // Permission to send more is evaluated below, when the request is acknowledged.
                     self.shared.on_credits(aeth);
                 }
                 self.advance(verbs, core, seq + 1);
@@ -231,7 +235,7 @@ impl Requester {
         }
     }
 
-    /// Takes in a response in a space of its own.
+    /// Handles a response in a separate sequence space.
     pub(in crate::roce) fn on_split_response<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
@@ -265,7 +269,8 @@ impl Requester {
         };
         let index = seq.since(expected.first) as u32;
         if let Err(status) = verbs.send.place_response(head, core, expected.counter, index, packet, dma) {
-            // Early packets are judged when their turn has come: what is before them comes first.
+            // Errors of out-of-order packets are handled when they are next in order, because the packets before them
+            // come first.
             if arrival == Arrival::InOrder {
                 if let Some(code) = refusal_in(packet) {
                     responses.refused = Some(code);
@@ -289,7 +294,7 @@ impl Requester {
         let kind = if repairs { responses.take_early(&mut self.shared, transport) } else { AckKind::Ack };
         responses.acknowledge(&mut self.shared, head, core, kind);
         responses.finish(&mut verbs.send);
-        // The responder lives, and answers in order: what is behind must wait.
+        // The responder is alive, and responds in order: requests behind this one must wait.
         self.retries = 0;
         self.window.note_heard();
         verbs.complete_through(core, self.window.una);
@@ -297,7 +302,7 @@ impl Requester {
         RxOutcome::Accepted
     }
 
-    /// Says once more why the queue pair has failed, when it failed because responses were refused.
+    /// Retransmits the reason of the queue pair's failure, when it failed because responses were refused.
     pub(in crate::roce) fn repeat_refusal(&mut self, verbs: &Verbs, core: &mut Core) {
         if let Some(responses) = &mut self.responses {
             responses.repeat_refusal(&mut self.shared, &verbs.head, core);
@@ -305,8 +310,8 @@ impl Requester {
     }
 }
 
-/// Returns what to say when the packet that was missing is here: where acknowledgements name no packets but the
-/// expected one, that the next hole is open, if there is one.
+/// Returns the type of acknowledgement to send when the missing packet has arrived: where acknowledgements carry no
+/// packet number but the expected one, the report of the next gap, if there is one.
 pub(in crate::roce) fn answer_to_repair(transport: &Transport, window: &ReceiveWindow) -> AckKind {
     let reports = transport.places_writes_only && transport.reports_gaps;
     let kept = if reports { window.latest_early() } else { None };

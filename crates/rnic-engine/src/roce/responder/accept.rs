@@ -1,4 +1,4 @@
-//! Is this packet legal, and where do its bytes go?
+//! Checks the validity of request packets and places their payload.
 
 use rnic_base::{Psn, Seq};
 use rnic_wire::{Asked, Headers, NakCode, Packet};
@@ -15,7 +15,7 @@ use crate::verbs::recv::{Message, Refusal};
 const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
 
 impl Responder {
-    /// Checks a request packet and places its payload. After an error nothing has changed.
+    /// Checks a request packet and places its payload. After an error no state has changed.
     #[inline(always)]
     pub(super) fn accept<D: Dma>(
         &mut self,

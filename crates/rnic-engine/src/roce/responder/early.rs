@@ -1,9 +1,9 @@
-//! Early requests where the receiver counts its losses: FaSR's fast and slow path.
+//! Out-of-order requests where the receiver counts its losses: FaSR's fast and slow path.
 //!
-//! Source: FaSR (2025) sections III-B.1 and III-D; mechanisms. What is remembered where is the
-//! pool's business ([`crate::window`]).
+//! Source: FaSR (2025) sections III-B.1 and III-D; mechanisms. The pool decides where packets are
+//! recorded ([`crate::window`]).
 //!
-//! Choices: a copy of what is here is dropped and acknowledged; a receiver that finds no room stops
+//! Choices: a duplicate of a packet that was kept is dropped and acknowledged; a receiver that finds no space stops
 //! placing and reports the gap, once for each pass of the sender.
 
 use rnic_base::Seq;
@@ -17,14 +17,14 @@ use crate::roce::requester::Requester;
 use crate::verbs::Verbs;
 use crate::window::{LaneId, Lost, RxClass};
 
-/// What is to be done with an early packet.
+/// Action for an out-of-order packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     /// Place and keep it.
     Keep,
-    /// It is here already.
+    /// Duplicate of a packet that was kept: acknowledge it again.
     Copy,
-    /// It belongs between the hole and the highest packet: drop it and say so.
+    /// Drop and report it: it belongs between the gap and the highest packet.
     Misplaced,
     /// Drop it, as go-back-N does.
     FallBack,
@@ -84,7 +84,7 @@ impl Responder {
         }
     }
 
-    /// What an early packet that was kept is answered with.
+    /// Returns the acknowledgement for an out-of-order packet that was kept.
     pub(super) fn early_ack(
         &mut self,
         requester: &mut Requester,
@@ -98,7 +98,7 @@ impl Responder {
         }
     }
 
-    /// What the packet that was missing is answered with.
+    /// Returns the acknowledgement for the missing packet, which has arrived.
     #[cold]
     pub(super) fn repaired_ack(
         &mut self,
@@ -114,7 +114,7 @@ impl Responder {
     }
 }
 
-/// Returns what the receiver misses.
+/// Returns the losses of the receiver: their count and the overflow.
 fn lost(requester: &mut Requester, verbs: &Verbs, core: &mut Core) -> Lost {
     core.pools.bits(verbs.head.transport.pool, &mut requester.shared.pool, LaneId::RequestsIn).lost()
 }

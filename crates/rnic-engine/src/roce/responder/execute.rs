@@ -1,4 +1,4 @@
-//! What happens when a packet's turn has come: messages are counted, receives complete, reads and atomics begin.
+//! Execution of packets that are next in order: messages are counted, receives complete, reads and atomics start.
 
 use rnic_base::Seq;
 use rnic_wire::{Headers, NakCode, Packet};
@@ -11,7 +11,7 @@ use crate::verbs::Verbs;
 use crate::window::LaneId;
 
 impl Responder {
-    /// Executes the packet that was expected and has just been accepted, and expects the next one.
+    /// Executes the expected packet, which has just been accepted, and moves the expected number to the next one.
     #[inline]
     pub(crate) fn execute<D: Dma>(
         &mut self,
@@ -61,7 +61,7 @@ impl Responder {
         }
     }
 
-    /// Executes the packets that arrived early and whose turn has come now.
+    /// Executes the packets that arrived out of order and are now next in order.
     #[cold]
     pub(super) fn drain_early<D: Dma>(
         &mut self,
@@ -70,7 +70,7 @@ impl Responder {
         core: &mut Core,
         dma: &mut D,
     ) -> Result<(), NakCode> {
-        // An answer that ends may fail the queue pair: nothing behind it is executed.
+        // A response that completes may fail the queue pair: nothing behind it is executed.
         while verbs.head.state.receives() {
             let mut bits = core.pools.bits(verbs.head.transport.pool, &mut requester.shared.pool, LaneId::RequestsIn);
             let quiet = self.window.quiet_run(&mut bits);

@@ -1,7 +1,7 @@
 //! The peer's reads and atomics, from the request to the response.
 //!
-//! A request is admitted when its packet is accepted, and begins when its turn has come: an atomic is executed then,
-//! its key checked once more, and its answer remembered.
+//! A request is admitted when its packet is accepted, and starts when it is next in order: an atomic is executed then,
+//! its key checked once more, and its result stored.
 
 use rnic_base::{Psn, Seq, Serial};
 use rnic_wire::{Aeth, Headers, NakCode, PlacementOp, Position, Reth, Syndrome};
@@ -19,17 +19,17 @@ use crate::roce::requester::Requester;
 use crate::roce::shared::send_ack;
 use crate::verbs::Verbs;
 
-/// The serving side of reads and atomics, where responses are not packets of the requester, by regime.
+/// The serving side of reads and atomics, where responses are not packets of the requester, by mode.
 #[derive(Debug)]
 pub(super) enum FetchServer {
-    /// Responses have a sequence space of their own.
+    /// Responses have a separate sequence space.
     Split(SplitServer),
     /// Responses use their request's numbers.
     Shared(SharedServer),
 }
 
 impl FetchServer {
-    /// Returns whether a response waits to be sent, gates aside.
+    /// Returns whether a response waits to be sent, regardless of gates.
     pub(super) fn has_work(&self) -> bool {
         match self {
             Self::Split(server) => server.has_work(),
@@ -37,7 +37,7 @@ impl FetchServer {
         }
     }
 
-    /// Returns whether responses must leave before any acknowledgement.
+    /// Returns whether responses must be sent before any acknowledgement.
     pub(super) fn goes_first(&self) -> bool {
         matches!(self, Self::Shared(server) if server.has_work())
     }
@@ -52,7 +52,7 @@ impl FetchServer {
 }
 
 impl Responder {
-    /// Returns the server of fetches, where it is not the requester; makes it with the first.
+    /// Returns the server of fetches, where it is not the requester; allocates it on first use.
     fn server(&mut self, verbs: &Verbs) -> &mut FetchServer {
         let Verbs { head, recv, .. } = verbs;
         let limit = u32::from(recv.fetches_max);
@@ -65,7 +65,7 @@ impl Responder {
         })
     }
 
-    /// Takes a checked request in; it begins when its turn has come.
+    /// Admits a checked request, which starts when it is next in order.
     pub(super) fn admit(
         &mut self,
         requester: &mut Requester,
@@ -104,7 +104,7 @@ impl Responder {
         }
     }
 
-    /// Returns the fetch that `seq` has asked for and whose turn it is.
+    /// Returns the fetch that request `seq` carries, if it is next in order.
     fn at_turn<'a>(&'a mut self, requester: &'a mut Requester, verbs: &Verbs, seq: Seq) -> Option<&'a mut Fetch> {
         let fetch = if verbs.head.transport.scheduled {
             requester.answers.next_asked()
@@ -117,7 +117,7 @@ impl Responder {
         fetch.filter(|fetch| fetch.seq == seq)
     }
 
-    /// Begins the fetch that `seq` asked for; returns how many numbers of a shared space it takes.
+    /// Starts the fetch that request `seq` carries; returns the number of sequence numbers of a shared space it takes.
     pub(super) fn begin_fetch<D: Dma>(
         &mut self,
         requester: &mut Requester,
@@ -148,13 +148,13 @@ impl Responder {
         Ok(packets)
     }
 
-    /// Returns whether the fetch whose turn it is came in with packet `seq`.
+    /// Returns whether the fetch that is next in order arrived with packet `seq`.
     pub(super) fn fetch_waits_at(&mut self, requester: &mut Requester, verbs: &Verbs, seq: Seq) -> bool {
         let is_shared = matches!(self.fetches.as_deref(), Some(FetchServer::Shared(_)));
         !is_shared && self.at_turn(requester, verbs, seq).is_some()
     }
 
-    /// Serves a read (`reth`) or atomic once more that is asked for again (shared space only).
+    /// Serves a read (`reth`) or atomic again that is requested again (shared space only).
     pub(super) fn fetch_again(
         &mut self,
         requester: &mut Requester,
@@ -175,7 +175,7 @@ impl Responder {
                 }
                 None => server.answered(seq),
             };
-            // Nobody can ask again for what nobody has asked for: an answer ends where the next request begins.
+            // Only data requested before can be requested again: a response ends where the next request starts.
             if let Some(fetch) = found.filter(|fetch| fetch.end() <= expected) {
                 server.repeat(fetch);
                 requester.shared.wake_responder(head, core);
@@ -183,7 +183,7 @@ impl Responder {
         }
     }
 
-    /// Makes the next response packet, in `core.out`, if one may leave now.
+    /// Builds the next response packet, in `core.out`, if one may be sent now.
     pub(super) fn transmit_fetched(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) -> bool {
         let Some(server) = self.fetches.as_deref_mut().filter(|_| verbs.head.state.receives()) else { return false };
         let in_flight = requester.in_flight();
@@ -202,7 +202,7 @@ impl Responder {
         }
     }
 
-    /// Takes in an acknowledgement of responses.
+    /// Handles an acknowledgement of responses.
     #[inline(always)]
     pub(in crate::roce) fn on_response_ack(
         &mut self,
@@ -222,7 +222,7 @@ impl Responder {
         outcome
     }
 
-    /// Lets the timer of responses act if it is due.
+    /// Handles the response timer if it is due.
     pub(in crate::roce) fn on_timeout(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) {
         let in_flight = requester.in_flight();
         if let Some(FetchServer::Split(server)) = self.fetches.as_deref_mut()
@@ -232,8 +232,8 @@ impl Responder {
         }
     }
 
-    /// Keeps the responder in the ring while it has something to send or to say. What is sent again takes no new credit
-    /// at the peer, and so does not wait for any.
+    /// Keeps the responder in the ring while it has a response or an acknowledgement to send. A retransmission takes no
+    /// new credit at the peer, and so does not wait for any.
     #[inline(always)]
     fn wake_serving(&mut self, requester: &mut Requester, verbs: &Verbs, core: &mut Core) {
         let (head, shared) = (&verbs.head, &mut requester.shared);
@@ -247,8 +247,8 @@ impl Responder {
         }
     }
 
-    /// The response `psn` in `core.out`, just made, has no data after all: makes it the refusal that stands for it,
-    /// where there is one; returns whether there is.
+    /// Replaces the response `psn` in `core.out`, just built, whose data cannot be read, with the refusal that stands
+    /// for it, where there is one; returns whether there is.
     #[cold]
     pub(in crate::roce) fn refuse_made(
         &mut self,
@@ -272,9 +272,9 @@ impl Responder {
         true
     }
 
-    /// Refuses response `seq` of a shared space; returns whether a packet was made. One that was asked for `again` may
-    /// be here already, and then the NAK is older than anything its requester waits for. A new one is not: its number
-    /// is expected once more, and the request behind it is refused.
+    /// Refuses response `seq` of a shared space; returns whether a packet was built. A response that was requested
+    /// `again` may have arrived before, and then the NAK is older than any packet its requester waits for. A new one
+    /// has not: its number becomes the expected one again, and the request behind it is refused.
     #[cold]
     fn refuse_shared(
         &mut self,
@@ -298,8 +298,8 @@ impl Responder {
     }
 }
 
-/// Executes an atomic or a placement operation, whose turn has come. The key may have been taken back since the request
-/// came in early.
+/// Executes an atomic or a placement operation that is next in order. The key may have been revoked since the request
+/// arrived out of order.
 fn execute<D: Dma>(fetch: &mut Fetch, verbs: &Verbs, core: &Core, dma: &mut D) -> Result<(), NakCode> {
     let head = &verbs.head;
     match fetch.request {

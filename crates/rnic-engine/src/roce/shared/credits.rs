@@ -1,15 +1,16 @@
-//! End-to-end credits: a requester keeps to the receives that are posted at the other end.
+//! End-to-end credits: a requester limits its messages to the receives that are posted at the other end.
 //!
 //! Source: InfiniBand Architecture volume 1, section 9.7.7.2; IRN (SIGCOMM'18) section 5.4, mechanism I-20. Every
-//! acknowledgement says how many receives are posted beyond the messages that it counts. The requester numbers its
-//! messages; the number that it may come to, the limit, is the count plus the receives. A message that takes no receive
-//! moves the limit on by itself. A shared receive queue has no receives of one queue pair's own, so none are counted
-//! there, and the requester is free; so it is before it has heard anything.
+//! acknowledgement carries the number of receives posted beyond the messages that it counts. The requester numbers its
+//! messages; the highest permitted number, the limit, is the count plus the receives. A message that consumes no
+//! receive advances the limit itself. The receives of a shared receive queue belong to no single queue pair, so none
+//! are counted there, and the requester is not limited; nor is it before it has received any credits.
 //!
-//! Beyond the limit one message may go to ask (the specification's limited one): here, when everything before it is
-//! acknowledged; of a Send one packet, and the others when that one has been taken. Its answer is an acknowledgement
-//! with new credits, or that the receiver is not ready: so nothing waits for ever, whatever a peer counts. A responder
-//! sends no acknowledgement only because a receive was posted, and a requester heeds those of others that do.
+//! Beyond the limit one message may be sent as a probe (the specification's limited one): here, when everything before
+//! it is acknowledged; of a Send one packet, and the others when that one has been accepted. The response is an
+//! acknowledgement with new credits, or a receiver-not-ready NAK: so no requester waits indefinitely, whatever a peer
+//! counts. A responder does not send an acknowledgement merely because a receive was posted, but a requester processes
+//! those of peers that do.
 
 use rnic_base::Serial;
 use rnic_wire::header::aeth::receives_of;
@@ -22,30 +23,31 @@ use crate::verbs::send::SendHalf;
 use crate::window::SendWindow;
 use crate::wq::WqeOp;
 
-/// A requester's knowledge of the receives at the other end.
+/// The receives at the other end, as known to the requester.
 #[derive(Debug, Default)]
 pub(crate) struct Credits {
-    /// The number of the latest message that has begun: SSN. A Read that is asked for in pieces is as many.
+    /// Number of the latest message that has started: SSN. A Read that is requested in pieces counts as one message per
+    /// piece.
     begun: Serial<24>,
-    /// The number of the last message that has a receive, or needs none: LSN.
+    /// Number of the last message that has a receive, or needs none: LSN.
     limit: Serial<24>,
     heard: Heard,
 }
 
-/// The peer's last statement about its receives.
+/// The peer's last report about its receives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Heard {
-    /// Nothing so far.
+    /// No report so far.
     #[default]
     Nothing,
-    /// It counts them.
+    /// The peer counts its receives.
     Count,
-    /// It does not count them; so it stays.
+    /// The peer does not count its receives; this state is permanent.
     Uncounted,
 }
 
 impl Credits {
-    /// Another message begins.
+    /// Counts another message that starts.
     fn begin(&mut self, takes_receive: bool) {
         self.begun = self.begun.plus(1);
         if !takes_receive {
@@ -53,12 +55,12 @@ impl Credits {
         }
     }
 
-    /// Returns whether the message so many behind the latest has a receive, as far as is known.
+    /// Returns whether the message `ahead` positions behind the latest has a receive, as far as is known.
     fn covers(&self, ahead: u32) -> bool {
         self.heard != Heard::Count || !self.limit.is_before(self.begun.plus(ahead))
     }
 
-    /// Takes in what an acknowledgement says; answers whether more may be sent than before.
+    /// Processes the credits of an acknowledgement; returns whether more may be sent than before.
     fn heed(&mut self, aeth: Aeth) -> bool {
         let Syndrome::Ack { credits } = aeth.syndrome else { return false };
         let Some(receives) = receives_of(credits) else {
@@ -67,7 +69,7 @@ impl Credits {
         if self.heard == Heard::Nothing {
             self.heard = Heard::Count;
         }
-        // An acknowledgement that others have overtaken says less.
+        // An acknowledgement that others have overtaken gives a lower limit and is ignored.
         let limit = aeth.msn.plus(receives);
         let is_more = self.limit.is_before(limit);
         if is_more {
@@ -78,8 +80,8 @@ impl Credits {
 }
 
 impl ConnShared {
-    /// Returns whether the next packet of the next entry may leave, as far as receives at the other end go; `window` is
-    /// that of the requests.
+    /// Returns whether the receives at the other end permit sending the next packet of the next entry; `window` is that
+    /// of the requests.
     #[cold]
     pub(in crate::roce) fn has_credit(&self, send: &SendHalf, window: &SendWindow) -> bool {
         let Some(credits) = self.extra.credits() else { return true };
@@ -88,12 +90,13 @@ impl ConnShared {
         if !wqe.op.consumes_receive() || credits.covers(u32::from(starts)) {
             return true;
         }
-        // It goes to ask. The end of a Write with immediate takes the receive, the first packet of a Send.
+        // The message is sent as a probe. A Write with immediate consumes the receive with its last packet, a Send with
+        // its first.
         if starts { window.is_empty() } else { wqe.op == WqeOp::WriteImm || wqe.first < window.una }
     }
 
-    /// Counts the message that the next packet begins, if it begins one; returns whether that packet goes beyond what
-    /// has a receive, and so is to be acknowledged.
+    /// Counts the message that the next packet starts, if it starts one; returns whether that packet exceeds the known
+    /// receives, and so must be acknowledged.
     #[cold]
     pub(in crate::roce) fn count_message(&mut self, send: &SendHalf) -> bool {
         let op = send.queue.get(send.queue.next).op;
@@ -104,7 +107,7 @@ impl ConnShared {
         op.consumes_receive() && !credits.covers(0)
     }
 
-    /// Takes in the credits of an acknowledgement; returns whether more may be sent than before.
+    /// Processes the credits of an acknowledgement; returns whether more may be sent than before.
     #[cold]
     pub(in crate::roce) fn on_credits(&mut self, aeth: Aeth) -> bool {
         self.extra.credits_mut().is_some_and(|credits| credits.heed(aeth))
@@ -118,7 +121,7 @@ impl RecvHalf {
         if head.transport.credits { self.count_receives(head) } else { Syndrome::ACK }
     }
 
-    /// Says in an acknowledgement how many receives are posted.
+    /// Writes the number of posted receives into an acknowledgement.
     #[cold]
     pub(in crate::roce) fn advertise(&self, head: &Head, packet: &mut Packet) {
         if let Headers::Ack { aeth: Aeth { syndrome: syndrome @ Syndrome::Ack { .. }, .. }, .. } = &mut packet.headers {

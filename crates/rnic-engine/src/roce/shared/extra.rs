@@ -4,7 +4,7 @@ use rnic_policy::PolicyState;
 
 use super::credits::Credits;
 
-/// State of a connection that most have not: a path policy's, and what is known of receives at the other end.
+/// Optional state that most connections do not have: that of a path policy, and the known receives at the other end.
 #[derive(Debug, Default)]
 pub(crate) struct Extra(Option<Box<Kind>>);
 
@@ -12,12 +12,12 @@ pub(crate) struct Extra(Option<Box<Kind>>);
 enum Kind {
     /// The state of the path policy.
     Path(Box<PolicyState>),
-    /// Receives at the other end; and the same, where there is such a policy too.
+    /// The receives at the other end, and the state of the path policy, if there is one too.
     Credits(Credits, Option<Box<PolicyState>>),
 }
 
 impl Extra {
-    /// The state of a path policy.
+    /// Creates the state of a path policy.
     pub(crate) fn new_path(state: PolicyState) -> Self {
         Self(Some(Box::new(Kind::Path(Box::new(state)))))
     }
@@ -31,7 +31,7 @@ impl Extra {
         }
     }
 
-    /// Begins to count receives at the other end.
+    /// Starts counting receives at the other end.
     pub(crate) fn add_credits(&mut self) {
         let path = match self.0.take().map(|kind| *kind) {
             Some(Kind::Path(state)) => Some(state),
@@ -40,7 +40,7 @@ impl Extra {
         self.0 = Some(Box::new(Kind::Credits(Credits::default(), path)));
     }
 
-    /// Receives at the other end, where the transport keeps to them.
+    /// Returns the receives at the other end, where the transport limits messages to them.
     pub(crate) fn credits(&self) -> Option<&Credits> {
         match self.0.as_deref() {
             Some(Kind::Credits(credits, _)) => Some(credits),
@@ -48,7 +48,7 @@ impl Extra {
         }
     }
 
-    /// As [`Extra::credits`].
+    /// Returns the same as [`Extra::credits`], with mutable access.
     pub(crate) fn credits_mut(&mut self) -> Option<&mut Credits> {
         match self.0.as_deref_mut() {
             Some(Kind::Credits(credits, _)) => Some(credits),
@@ -56,7 +56,7 @@ impl Extra {
         }
     }
 
-    /// Whether there is nothing.
+    /// Returns whether there is no optional state.
     #[inline]
     pub(crate) fn is_none(&self) -> bool {
         self.0.is_none()

@@ -1,8 +1,8 @@
 //! Congestion control, scheduling and pacing of a connection, when its transport has any.
 //!
-//! A transport that sends at line rate in turns of one packet has no [`Flow`] at all: the packet path asks one pointer.
-//! The policies' answers also set the connection's timer and the length of its turn, so they are carried out where
-//! those lie, in what both halves of a connection share.
+//! A transport that sends at line rate in turns of one packet has no [`Flow`] at all: the packet path checks one
+//! pointer. The actions that policies return also set the connection's timer and the length of its scheduling turn, so
+//! they are applied where those are stored, in the state that both halves of a connection share.
 
 use rnic_base::{BitRate, Duration, Seq, Time};
 use rnic_policy::{
@@ -16,38 +16,38 @@ use crate::timer::Deadline;
 use crate::verbs::head::Head;
 use crate::window::SendWindow;
 
-/// The decisions in force, and the states of the policies that make them.
+/// The current decisions of the policies, and the states of the policies that make them.
 #[derive(Debug)]
 pub(crate) struct Flow {
     control: PolicyState,
     schedule: PolicyState,
     window: Option<Cwnd>,
-    /// Congestion control's rate.
+    /// Rate set by congestion control.
     rate: Option<BitRate>,
-    /// The scheduler's rate.
+    /// Rate set by the scheduler.
     dequeue_rate: Option<BitRate>,
-    /// No packet leaves before.
+    /// Earliest time at which the next packet may be sent.
     next_send: Time,
     tick: Deadline,
     schedule_tick: Deadline,
-    /// Counted among the queue pairs that have work.
+    /// True while counted among the queue pairs that have work.
     active: bool,
-    /// When the last CNP was sent.
+    /// Time at which the last CNP was sent.
     last_cnp: Option<Time>,
-    /// The next acknowledgement that is not made at once speaks of congestion.
+    /// True when the next acknowledgement that is not built immediately must carry the congestion echo.
     owes_echo: bool,
-    /// Responses in flight in a space of their own, which count with the requests.
+    /// Number of responses in flight in a separate space, which count with the requests.
     served: u64,
 }
 
 impl ConnShared {
-    /// Returns what a controller sees: `in_flight` requests, and responses that have numbers of their own.
+    /// Returns the input of a congestion controller: `in_flight` requests, and the responses in a separate space.
     fn control_view(&self, head: &Head, core: &Core, in_flight: u64) -> ControlView {
         let in_flight = in_flight + self.flow.as_ref().map_or(0, |flow| flow.served);
         ControlView { now: core.now, line_rate: core.config.line_rate, mtu: head.mtu(), in_flight }
     }
 
-    /// Starts the policies, and keeps their states if they have any say.
+    /// Starts the policies, and keeps their states if they have any effect.
     pub(crate) fn start(&mut self, head: &Head, core: &mut Core, in_flight: u64) {
         let control = head.transport.profile.control;
         let schedule = head.transport.profile.schedule;
@@ -57,7 +57,7 @@ impl ConnShared {
         let (schedule_state, schedule_actions) = (schedule.policy.start)(&schedule.params, &view);
         self.turn_packets = turn(schedule_actions.turn_packets).unwrap_or(1);
         self.turn_left = self.turn_packets;
-        // Without acknowledgements there is nothing to on_event by.
+        // Without acknowledgements there are no events for congestion control.
         let unreliable = head.transport.service != Service::ReliableConnection;
         let inert = control.policy.state_bytes == 0
             && actions == ControlActions::default()
@@ -85,7 +85,7 @@ impl ConnShared {
         self.apply_schedule(head, core, &schedule_actions);
     }
 
-    /// Tells congestion control what happened.
+    /// Passes `event` to congestion control.
     #[inline(never)]
     pub(crate) fn on_event(&mut self, head: &Head, core: &mut Core, in_flight: u64, event: &ControlEvent) {
         let view = self.control_view(head, core, in_flight);
@@ -95,7 +95,7 @@ impl ConnShared {
         self.apply_control(head, core, &actions);
     }
 
-    /// Tells congestion control that `packets` of one space were acknowledged, by the packet at hand.
+    /// Notifies congestion control that the current packet has acknowledged `packets` of one space.
     #[inline(never)]
     pub(crate) fn on_acked(
         &mut self,
@@ -111,7 +111,8 @@ impl ConnShared {
         }
     }
 
-    /// Tells congestion control how long a packet and its selective acknowledgement took, if that one was timed.
+    /// Passes to congestion control the round-trip time of a packet and its selective acknowledgement, if it was
+    /// measured.
     pub(crate) fn on_early(&mut self, head: &Head, core: &mut Core, in_flight: u64, rtt: Option<Duration>) {
         if rtt.is_some() {
             self.on_acked(head, core, in_flight, 0, rtt);
@@ -148,7 +149,7 @@ impl ConnShared {
         self.apply_schedule(head, core, &actions);
     }
 
-    /// Tells the scheduler that a packet of the turn has left.
+    /// Notifies the scheduler that a packet of the scheduling turn has been sent.
     #[inline(never)]
     pub(crate) fn on_served(&mut self, head: &Head, core: &mut Core, has_work: bool) {
         if head.transport.schedule_listens {
@@ -160,7 +161,7 @@ impl ConnShared {
         }
     }
 
-    /// The requester has work: counts it among the active ones and tells the scheduler, once.
+    /// Counts the requester, which has work, among the active ones and notifies the scheduler, once.
     pub(crate) fn activate(&mut self, head: &Head, core: &mut Core) {
         if !head.transport.schedule_listens {
             return;
@@ -173,7 +174,7 @@ impl ConnShared {
         }
     }
 
-    /// The requester has no work, or never will again.
+    /// Removes the requester, which has no work now or will have none any more, from the active ones.
     pub(crate) fn deactivate(&mut self, core: &mut Core) {
         if let Some(flow) = self.flow.as_mut().filter(|flow| flow.active) {
             flow.active = false;
@@ -181,7 +182,7 @@ impl ConnShared {
         }
     }
 
-    /// Lets the policies tick that are due.
+    /// Calls the tick of each policy that is due.
     pub(crate) fn tick(&mut self, head: &Head, core: &mut Core, in_flight: u64) {
         let Some(flow) = &mut self.flow else { return };
         let (tick, schedule_tick) = (flow.tick.is_due(core.now), flow.schedule_tick.is_due(core.now));
@@ -205,12 +206,12 @@ impl ConnShared {
         self.flow.as_ref().and_then(|flow| flow.window)
     }
 
-    /// Returns the earliest moment at which a policy wants to tick.
+    /// Returns the earliest time at which a policy has requested a tick.
     pub(crate) fn next_tick(&self) -> Deadline {
         self.flow.as_ref().map_or(Deadline::NEVER, |flow| flow.tick.min(flow.schedule_tick))
     }
 
-    /// Notes that `served` responses are in flight in a space of their own.
+    /// Records that `served` responses are in flight in a separate space.
     #[inline]
     pub(crate) fn note_served(&mut self, served: u64) {
         if let Some(flow) = &mut self.flow {
@@ -218,7 +219,7 @@ impl ConnShared {
         }
     }
 
-    /// When pacing lets the next packet go, if not core.now.
+    /// Returns the time at which pacing permits the next packet, if that is after `now`.
     #[inline]
     pub(crate) fn pacing_allows_at(&self, now: Time) -> Option<Time> {
         let flow = self.flow.as_ref()?;
@@ -230,7 +231,8 @@ impl ConnShared {
         core.timers.arm(head.slot, Deadline::at(at), &mut self.alarm);
     }
 
-    /// A packet leaves: the next one follows at the rate in force, and the controller may want to count.
+    /// Handles a packet that is sent: sets the time of the next one from the current rate, and notifies the controller
+    /// if it counts sent packets.
     #[inline(never)]
     pub(crate) fn on_sent(&mut self, head: &Head, core: &mut Core, in_flight: u64, payload_len: u32) {
         if head.transport.control_interest.sent {
@@ -244,19 +246,20 @@ impl ConnShared {
                 None => return,
             },
         };
-        // Headers count on the link too: 78 bytes with Ethernet framing, BTH and ICRC.
+        // Headers occupy the link too: 78 bytes with Ethernet framing, BTH and ICRC.
         let gap = rate.serialize(u64::from(payload_len) + HEADER_BYTES);
         flow.next_send = core.now.max(flow.next_send) + gap;
     }
 
-    /// Returns whether marks matter and there is no [`Flow`] yet.
+    /// Returns whether congestion marks must be processed and there is no [`Flow`] yet.
     pub(crate) fn awaits_flow(&self, head: &Head) -> bool {
         let interest = head.transport.control_interest;
         self.flow.is_none() && (interest.cnp_interval.is_some() || interest.echo)
     }
 
-    /// A packet of the peer met congestion: tell it, if its transport wants to know. By a packet of our own, but not
-    /// too often; or by the acknowledgement of the packet. Answers whether the latter is to be made core.now.
+    /// Handles a packet of the peer that met congestion: notifies the peer, if its transport uses that, by a separate
+    /// CNP, limited in frequency, or by the acknowledgement of the packet. Returns whether the echo belongs in an
+    /// acknowledgement that is built now.
     pub(crate) fn on_mark(&mut self, head: &Head, core: &mut Core) -> bool {
         core.stats.marks_received += 1;
         let interest = head.transport.control_interest;
@@ -278,38 +281,39 @@ impl ConnShared {
         interest.echo && head.transport.acks_every_packet
     }
 
-    /// An acknowledgement that leaves later shall speak of congestion, if `echo` says so.
+    /// Records, if `echo` is set, that an acknowledgement sent later must carry the congestion echo.
     pub(crate) fn owe_echo(&mut self, echo: bool) {
         if let Some(flow) = self.flow.as_mut().filter(|_| echo) {
             flow.owes_echo = true;
         }
     }
 
-    /// Whether the acknowledgement that leaves now speaks of congestion.
+    /// Returns whether the acknowledgement that is sent now carries the congestion echo, and clears that state.
     pub(crate) fn take_owed_echo(&mut self) -> bool {
         self.flow.as_mut().is_some_and(|flow| std::mem::take(&mut flow.owes_echo))
     }
 
-    /// Whether the congestion window keeps packet `seq` of `window`, which is to be sent again, from leaving. The
-    /// oldest always may: what it waits for is its own acknowledgement (RFC 6675, section 5, step 4.3).
+    /// Returns whether the congestion window blocks packet `seq` of `window`, which is to be retransmitted. The oldest
+    /// packet is always permitted, because the window can open only when that packet is acknowledged (RFC 6675, section
+    /// 5, step 4.3).
     pub(crate) fn holds_retransmission(&self, window: &SendWindow, seq: Seq) -> bool {
         let limit = self.window();
         let is_held = |limit: Cwnd| window.pipe() >= limit.whole_packets();
         seq != window.una && (limit.is_some_and(is_held) || window.is_path_full())
     }
 
-    /// The peer says that our packets met congestion.
+    /// Handles the peer's report that packets of this sender met congestion.
     pub(crate) fn on_cnp(&mut self, head: &Head, core: &mut Core, in_flight: u64) {
         core.stats.cnps_received += 1;
         self.on_event(head, core, in_flight, &ControlEvent::Cnp);
     }
 }
 
-/// A turn as it is kept: the contract allows up to 256 packets.
+/// Converts a turn length to the stored form: the contract allows up to 256 packets.
 fn turn(packets: Option<u32>) -> Option<u16> {
     packets.map(|packets| packets.clamp(1, 256) as u16)
 }
 
-/// Ethernet preamble and gap 20, header and check 18, IPv4 20, UDP 8, BTH 12: what a paced packet takes beside its
-/// payload.
+/// Bytes that a paced packet occupies beside its payload: Ethernet preamble and gap 20, header and check 18, IPv4 20,
+/// UDP 8, BTH 12.
 const HEADER_BYTES: u64 = 78;

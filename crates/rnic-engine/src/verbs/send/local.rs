@@ -1,7 +1,7 @@
-//! Requests of which nothing travels: binding memory windows and taking them back.
+//! Requests that send no packets: binding and invalidating memory windows.
 //!
-//! They take no sequence number. Each is done when its turn to leave has come, so that what is posted behind it finds
-//! it done (IBA 10.8.3.3), and completes in order, when everything before it has.
+//! They take no sequence number. Each is executed at its position in the send order, so that requests posted behind it
+//! find it done (IBA 10.8.3.3), and completes in order, after everything before it.
 
 use super::SendHalf;
 use crate::completion::WcStatus;
@@ -11,10 +11,10 @@ use crate::mr::windows::Binding;
 use crate::verbs::head::Head;
 use crate::wq::{SendWqe, WqeOp};
 
-/// Beside the rights of a binding: it is zero based.
+/// Flag stored with the rights of a binding: the window is zero based.
 const ZERO_BASED: u64 = 1 << 8;
 
-/// Puts a binding into a send queue entry.
+/// Stores a binding in a send queue entry.
 pub(super) fn bind_entry(wqe: &mut SendWqe, binding: &Binding) {
     (wqe.op, wqe.rkey, wqe.word) = (WqeOp::BindWindow, binding.key, binding.region);
     (wqe.remote, wqe.operand) = (binding.addr, binding.len);
@@ -22,7 +22,7 @@ pub(super) fn bind_entry(wqe: &mut SendWqe, binding: &Binding) {
     (wqe.length, wqe.packets) = (0, 0);
 }
 
-/// The binding in a send queue entry.
+/// Returns the binding stored in a send queue entry.
 fn binding_of(wqe: &SendWqe) -> Binding {
     Binding {
         key: wqe.rkey,
@@ -35,13 +35,13 @@ fn binding_of(wqe: &SendWqe) -> Binding {
 }
 
 impl SendHalf {
-    /// Returns whether the next request to begin is one of which nothing travels.
+    /// Returns whether the next request to start is one that sends no packets.
     #[inline]
     pub(crate) fn local_is_next(&self) -> bool {
         self.queue.sent_of_next == 0 && self.queue.has_unsent() && self.queue.get(self.queue.next).op.is_local()
     }
 
-    /// Does entry `counter`.
+    /// Executes entry `counter`.
     pub(crate) fn do_local(&self, head: &Head, core: &mut Core, counter: u32) -> Result<(), WcStatus> {
         let wqe = self.queue.get(counter);
         match wqe.op {

@@ -1,4 +1,4 @@
-//! The bits of one window, wherever they are: what a window asks of its store.
+//! The bits of one window, independent of where they are stored: the operations that a window requires of its store.
 
 use rnic_base::{Seq, SeqRange};
 
@@ -6,20 +6,20 @@ use super::lane::{Blocks, Lane, Lost};
 use super::{Pool, SrPointer};
 use crate::stats::PoolStats;
 
-/// How an early packet stands to the bits.
+/// Relation of an out-of-order packet to the recorded packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RxClass {
-    /// Higher than all that is here.
+    /// Higher than all received packets.
     New,
-    /// Here already.
+    /// Received already.
     Kept,
-    /// Between the hole and the highest packet, where only what is sent again can come from.
+    /// Between the gap and the highest received packet, where only a retransmission can be.
     Between,
-    /// The queue pair has fallen back to go-back-N: nothing early is kept.
+    /// The queue pair has fallen back to go-back-N: no out-of-order packets are kept.
     Refused,
 }
 
-/// The bits of one window. Without a pool they are in rings of the window's own, and this is empty.
+/// The bits of one window. Without a pool they are in the window's own rings, and this holds none.
 #[derive(Debug)]
 pub(crate) struct Bits<'a> {
     pub(super) pool: Option<&'a mut Pool>,
@@ -28,14 +28,14 @@ pub(crate) struct Bits<'a> {
 }
 
 impl<'a> Bits<'a> {
-    /// Those of a window that never lies in a pool: IRN's responses.
+    /// Returns the bits of a window that is never in a pool: IRN's responses.
     pub(crate) fn in_rings(at: &'a mut SrPointer) -> Self {
         Self { pool: None, at, lane: 0 }
     }
 }
 
 impl Bits<'_> {
-    /// Whether they are in a pool.
+    /// Returns whether the bits are in a pool.
     pub(crate) fn is_pooled(&self) -> bool {
         self.pool.is_some()
     }
@@ -53,7 +53,7 @@ impl Bits<'_> {
         lane.is_open().then_some((lane, blocks, counted))
     }
 
-    /// What the working lane is made from when there is none.
+    /// Opens the working lane if there is none; `hole` is the missing packet.
     fn open(&mut self, hole: Seq) {
         if self.open_lane().is_none()
             && let Some(pool) = self.pool.as_deref_mut()
@@ -70,17 +70,18 @@ impl Bits<'_> {
         }
     }
 
-    /// Whether a unit is here or to be had.
+    /// Returns whether a unit is held or free.
     fn can_open(&self) -> bool {
         self.at.is_held() || self.pool.as_deref().is_none_or(|pool| pool.units_taken.free_count() > 0)
     }
 
-    /// Packets that the receiver misses now.
+    /// Returns the packets that the receiver currently misses.
     pub(crate) fn lost(&self) -> Lost {
         self.open_lane().map_or(Lost::default(), |(lane, _)| lane.lost)
     }
 
-    /// How `seq`, behind the expected packet, stands to what is here. Looks into no block.
+    /// Returns the relation of `seq`, which is later than the expected packet, to the received packets. Accesses no
+    /// block.
     pub(crate) fn standing(&self, seq: Seq) -> RxClass {
         match self.open_lane() {
             Some((lane, _)) if seq > lane.high && lane.fallen_back => RxClass::Refused,
@@ -91,7 +92,7 @@ impl Bits<'_> {
         }
     }
 
-    /// Whether there is room to remember that `seq` is here although `expected` is not.
+    /// Returns whether there is free space to record that `seq` was received although `expected` is missing.
     pub(crate) fn has_room(&self, expected: Seq, seq: Seq) -> bool {
         let Some(pool) = self.pool.as_deref() else { return true };
         let needed = match self.open_lane() {
@@ -102,7 +103,7 @@ impl Bits<'_> {
         needed <= u64::from(pool.blocks.taken.free_count())
     }
 
-    /// There was no room: go-back-N until this recovery is over.
+    /// Falls back to go-back-N until this recovery is over, because there was no free space.
     pub(crate) fn fall_back(&mut self) {
         if let Some((lane, _, _)) = self.working_lane() {
             lane.fallen_back = true;
@@ -112,14 +113,14 @@ impl Bits<'_> {
         }
     }
 
-    /// A packet was dropped because it came between the hole and the highest one.
+    /// Counts a packet that was dropped because it is between the gap and the highest received packet.
     pub(crate) fn count_misplaced(&mut self) {
         if let Some(pool) = self.pool.as_deref_mut() {
             pool.counted.misplaced += 1;
         }
     }
 
-    /// Remembers that `seq` is here although `expected` is not. Room has been found.
+    /// Records that `seq` was received although `expected` is missing. The caller has checked that there is free space.
     pub(crate) fn keep(&mut self, expected: Seq, seq: Seq) {
         self.open(expected);
         let Some((lane, blocks, counted)) = self.working_lane() else { return };
@@ -130,7 +131,7 @@ impl Bits<'_> {
             counted.overflows += u64::from(lane.lost.overflow && !overflowed);
             return;
         }
-        // Never at FaSR's receiver, which drops such packets.
+        // Not reached at FaSR's receiver, which drops such packets.
         let access = lane.set(seq, blocks);
         counted.traversals += u64::from(access.walked);
         if access.fresh {
@@ -141,12 +142,12 @@ impl Bits<'_> {
         }
     }
 
-    /// Whether `seq` is here. Counted as an access to its block.
+    /// Returns whether `seq` was received. Counted as an access to its block.
     pub(crate) fn test(&self, seq: Seq) -> bool {
         self.open_lane().is_some_and(|(lane, blocks)| lane.test(seq, blocks))
     }
 
-    /// The packet that was missing has come, and `expected` is the next one.
+    /// Records that the missing packet was received, and that `expected` is the next one.
     pub(crate) fn repaired(&mut self, expected: Seq) {
         if let Some((lane, _, counted)) = self.working_lane() {
             *(if lane.is_fast() { &mut counted.fast_path } else { &mut counted.slow_path }) += 1;
@@ -155,7 +156,8 @@ impl Bits<'_> {
         }
     }
 
-    /// Everything before `expected` is dealt with: its blocks go back, and with the last of them the unit.
+    /// Records that everything before `expected` has been processed: frees its blocks, and the unit with the last of
+    /// them.
     pub(crate) fn passed(&mut self, expected: Seq) {
         let Some((lane, blocks, counted)) = self.working_lane() else { return };
         if expected > lane.high {
@@ -173,7 +175,7 @@ impl Bits<'_> {
         }
     }
 
-    /// How many packets from `from` on are here in one run.
+    /// Returns the number of consecutive packets received from `from` on.
     pub(crate) fn run(&mut self, from: Seq) -> u64 {
         let Some((lane, blocks, counted)) = self.working_lane() else { return 0 };
         let (run, visited) = lane.run(from, blocks);
@@ -181,8 +183,8 @@ impl Bits<'_> {
         run
     }
 
-    /// At a sender whose oldest packet is `una`: `seq` has been selectively acknowledged by a receiver that misses
-    /// `lost`. Answers whether the queue pair has a unit to recover selectively with.
+    /// At a sender whose oldest outstanding packet is `una`: records that `seq` was selectively acknowledged by a
+    /// receiver that misses `lost`. Returns whether the queue pair has a unit for selective recovery.
     pub(crate) fn note_selective(&mut self, una: Seq, seq: Seq, lost: Lost) -> bool {
         if !self.can_open() {
             if let Some(pool) = self.pool.as_deref_mut() {
@@ -194,7 +196,7 @@ impl Bits<'_> {
         let Some((lane, blocks, counted)) = self.working_lane() else { return false };
         lane.move_hole(una);
         if seq <= lane.high {
-            // An older one: it says nothing of what came later.
+            // An older acknowledgement: it carries no information about packets received later.
             counted.traversals += u64::from(!lost.is_one() && lane.set(seq, blocks).walked);
         } else if lost.is_one() {
             lane.all_but_hole_up_to(seq, blocks);
@@ -204,7 +206,7 @@ impl Bits<'_> {
         true
     }
 
-    /// At a sender: everything before `una` is acknowledged.
+    /// At a sender: records that everything before `una` is acknowledged.
     pub(crate) fn acknowledged(&mut self, una: Seq) {
         let Some((lane, blocks, _)) = self.working_lane() else { return };
         if una > lane.high {
@@ -214,13 +216,13 @@ impl Bits<'_> {
         lane.move_hole(una);
     }
 
-    /// At a sender: what was selectively acknowledged does not count.
+    /// At a sender: discards the record of selective acknowledgements.
     pub(crate) fn forget(&mut self) {
         self.close();
     }
 
-    /// At a sender: calls `visit` with each packet of `range` that no bit says has arrived. Where there is no bitmap
-    /// there is no bit: the fast path sends again what it is told to.
+    /// At a sender: calls `visit` with each packet of `range` that has no bit set to mark it as received. Without a
+    /// bitmap no bit is set: the fast path retransmits everything that was requested.
     pub(crate) fn each_unacknowledged(&self, una: Seq, range: SeqRange, mut visit: impl FnMut(Seq)) {
         if let Some((lane, blocks)) = self.open_lane().filter(|(lane, _)| !lane.is_fast()) {
             if range.contains(una) {

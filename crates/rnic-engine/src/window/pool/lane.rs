@@ -1,8 +1,8 @@
-//! One bitmap of a unit: what is here behind a hole, in one number or in a list of blocks.
+//! One bitmap of a unit: the packets received behind a gap, as one number or as a list of blocks.
 
 use rnic_base::Seq;
 
-/// The list ends.
+/// End of the list.
 const NIL: u16 = u16::MAX;
 
 /// Largest value of the 3-bit loss counter (section III-D).
@@ -11,12 +11,12 @@ pub(super) const LOST_MAX: u64 = 7;
 /// Largest value of the 10-bit compression counter (section III-D).
 pub(super) const COMPRESSION_MAX: u64 = 1_023;
 
-/// Packets that a receiver misses below the highest that it has.
+/// Number of packets that a receiver misses below the highest one received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Lost {
     /// `lost-cnt`.
     pub(crate) count: u8,
-    /// There were more than it can count; it stands still.
+    /// Set when more were missing than the counter can hold; the counter then no longer changes.
     pub(crate) overflow: bool,
 }
 
@@ -36,13 +36,13 @@ impl Lost {
         }
     }
 
-    /// Exactly one: the highest packet says all.
+    /// Returns whether exactly one packet is missing, so that the highest received packet describes the complete state.
     pub(super) fn is_one(self) -> bool {
         self == Self { count: 1, overflow: false }
     }
 }
 
-/// Level 2: the blocks and the map of those that are taken.
+/// Level 2: the blocks and the map of those in use.
 #[derive(Debug)]
 pub(super) struct Blocks {
     pub(super) bits: u64,
@@ -72,7 +72,7 @@ impl Blocks {
     }
 }
 
-/// A map of what is taken: the first free one is found without a list.
+/// Map of the entries in use: finds the first free one without a list.
 #[derive(Debug)]
 pub(super) struct Slots {
     words: Vec<u64>,
@@ -122,36 +122,37 @@ impl Slots {
 
 /// The state of one bitmap.
 ///
-/// What is here: `hole < seq < run_end`, and whatever has its bit in the blocks, whose first one begins at `base`.
+/// Received packets are those with `hole < seq < run_end`, and those whose bit is set in the blocks, the first of which
+/// starts at `base`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lane {
     open: bool,
-    /// Nothing early is kept until this recovery is over.
+    /// Set while no out-of-order packets are kept, until this recovery is over.
     pub(super) fallen_back: bool,
     pub(super) lost: Lost,
     /// The oldest packet that is missing.
     hole: Seq,
-    /// The end of the packets that are here in one run behind the hole.
+    /// End of the consecutive packets received directly behind the gap.
     run_end: Seq,
-    /// The highest packet that is here: `sack-high`.
+    /// The highest packet received: `sack-high`.
     pub(super) high: Seq,
-    /// The packet of the first bit of the first block.
+    /// The packet represented by the first bit of the first block.
     base: Seq,
     head: u16,
     tail: u16,
-    /// Blocks in the list.
+    /// Number of blocks in the list.
     blocks: u16,
-    /// Packets missed in this recovery, and whether a block was ever needed: for the statistics alone.
+    /// Packets missed in this recovery and, in the next field, whether a block was ever needed: for statistics only.
     pub(super) missed: u64,
     pub(super) was_slow: bool,
 }
 
-/// What an access had to do.
+/// Work done by an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Access {
-    /// A block in the middle of the list had to be found.
+    /// Set when a block in the middle of the list had to be found.
     pub(super) walked: bool,
-    /// The bit was clear before.
+    /// Set when the bit was clear before.
     pub(super) fresh: bool,
 }
 
@@ -175,23 +176,23 @@ impl Lane {
         self.open
     }
 
-    /// Whether the highest packet says all.
+    /// Returns whether the highest received packet describes the complete state.
     pub(super) fn is_fast(&self) -> bool {
         self.blocks == 0
     }
 
-    /// Blocks that opening a lane with `seq` takes, when `hole` is missing.
+    /// Returns the number of blocks needed to open a lane with `seq` when `hole` is missing.
     pub(super) fn blocks_to_open(hole: Seq, seq: Seq, bits: u64) -> u64 {
         let lost = seq.since(hole);
         if lost == 1 { 0 } else { lost.div_ceil(bits) }
     }
 
-    /// Opens the lane: `hole` is missing and nothing behind it is known.
+    /// Opens the lane: `hole` is missing and no later packet is recorded.
     pub(super) fn open(&mut self, hole: Seq) {
         *self = Self { open: true, hole, run_end: hole + 1, high: hole, ..Self::CLOSED };
     }
 
-    /// Blocks that noting `seq` takes, in addition.
+    /// Returns the number of additional blocks needed to record `seq`.
     pub(super) fn blocks_for(&self, seq: Seq, bits: u64) -> u64 {
         if seq <= self.high || (self.is_fast() && seq == self.high + 1 && self.high > self.hole) {
             return 0;
@@ -200,13 +201,14 @@ impl Lane {
         (seq.since(base) + 1).div_ceil(bits).saturating_sub(u64::from(self.blocks))
     }
 
-    /// Where the blocks begin when they are needed now: behind the run, unless that is shorter than a block.
+    /// Returns the packet at which the blocks would start if they were needed now: after the run, unless the run
+    /// is shorter than a block.
     fn first_block_base(&self, bits: u64) -> Seq {
         let run = self.run_end.since(self.hole) - 1;
         self.hole + 1 + if run < bits { 0 } else { run.min(COMPRESSION_MAX) }
     }
 
-    /// From one number to blocks.
+    /// Switches from one number to blocks.
     fn slow_down(&mut self, blocks: &mut Blocks) {
         let (base, run_end) = (self.first_block_base(blocks.bits), self.run_end);
         (self.base, self.run_end, self.was_slow) = (base, base, true);
@@ -217,8 +219,8 @@ impl Lane {
         }
     }
 
-    /// The packet `seq`, higher than all before it, has arrived; room for it has been found. Answers whether it is said
-    /// without a block.
+    /// Records the arrival of packet `seq`, which is higher than all before it; free space has been checked. Returns
+    /// whether it is recorded without a block.
     pub(super) fn extend(&mut self, seq: Seq, blocks: &mut Blocks) -> bool {
         let opening = self.high == self.hole;
         let missed = seq.since(self.high) - u64::from(!opening);
@@ -236,7 +238,7 @@ impl Lane {
         false
     }
 
-    /// Sets the bit of `seq`, at or behind the tail.
+    /// Sets the bit of `seq`, in the tail block or behind it.
     fn append(&mut self, seq: Seq, blocks: &mut Blocks) {
         let index = seq.since(self.base) / blocks.bits;
         while u64::from(self.blocks) <= index {
@@ -252,7 +254,7 @@ impl Lane {
         blocks.blocks[usize::from(self.tail)].bits |= 1 << (seq.since(self.base) % blocks.bits);
     }
 
-    /// The block of `seq`, if there is one, and whether the list had to be walked for it.
+    /// Returns the block of `seq`, if there is one, and whether the list had to be walked to find it.
     fn locate(&self, seq: Seq, blocks: &Blocks) -> Option<(u16, bool)> {
         if self.blocks == 0 || seq < self.base {
             return None;
@@ -269,7 +271,7 @@ impl Lane {
         Some(((0..index).fold(self.head, |at, _| next(at)), true))
     }
 
-    /// Whether `seq` is here.
+    /// Returns whether `seq` was received.
     pub(super) fn test(&self, seq: Seq, blocks: &Blocks) -> bool {
         if self.hole < seq && seq < self.run_end {
             return true;
@@ -278,7 +280,7 @@ impl Lane {
         self.locate(seq, blocks).is_some_and(|(at, _)| bit(at))
     }
 
-    /// Notes `seq`, which is not higher than all before.
+    /// Records `seq`, which is not higher than all before.
     pub(super) fn set(&mut self, seq: Seq, blocks: &mut Blocks) -> Access {
         if seq < self.run_end {
             return Access::default();
@@ -291,12 +293,12 @@ impl Lane {
         Access { walked, fresh }
     }
 
-    /// One of the missing packets has come.
+    /// Counts the arrival of one of the missing packets.
     pub(super) fn count_repair(&mut self) {
         self.lost.repaired();
     }
 
-    /// Packets that are here in one run from `from` on, and how many blocks had to be looked at.
+    /// Returns the number of consecutive packets received from `from` on, and the number of blocks read to find it.
     pub(super) fn run(&self, from: Seq, blocks: &Blocks) -> (u64, u64) {
         let mut at = from;
         if self.hole < at && at < self.run_end {
@@ -321,7 +323,7 @@ impl Lane {
         (at.since(from), visited)
     }
 
-    /// Everything before `expected` is dealt with: blocks before it go back.
+    /// Frees the blocks before `expected`, because everything before it has been processed.
     pub(super) fn release_before(&mut self, expected: Seq, blocks: &mut Blocks) {
         while self.blocks > 0 && self.base + blocks.bits <= expected {
             let head = self.head;
@@ -342,7 +344,7 @@ impl Lane {
         }
     }
 
-    /// The oldest missing packet is `hole` now.
+    /// Moves the oldest missing packet to `hole`.
     pub(super) fn move_hole(&mut self, hole: Seq) {
         if hole > self.hole {
             self.run_end = self.run_end.max(hole + 1);
@@ -350,7 +352,8 @@ impl Lane {
         }
     }
 
-    /// Only the hole is missing: one number says the rest. Answers whether there were blocks before.
+    /// Switches to one number and frees the blocks, because only the packet at the gap is missing. Returns whether
+    /// there were blocks before.
     pub(super) fn speed_up(&mut self, blocks: &mut Blocks) -> bool {
         let had_blocks = self.blocks > 0;
         self.release_blocks(blocks);
@@ -358,14 +361,14 @@ impl Lane {
         had_blocks
     }
 
-    /// A sender learns that nothing is missing up to `seq` but the hole.
+    /// At a sender: records that no packet up to `seq` is missing except the one at the gap.
     pub(super) fn all_but_hole_up_to(&mut self, seq: Seq, blocks: &mut Blocks) {
         self.high = self.high.max(seq);
         self.speed_up(blocks);
     }
 
-    /// A sender learns that `seq`, higher than all before, is here, and more than the hole is missing. Answers whether
-    /// there was room to note it.
+    /// At a sender: records that `seq`, higher than all before, was received, and that more than the packet at the gap
+    /// is missing. Returns whether there was free space to record it.
     pub(super) fn note_higher(&mut self, seq: Seq, blocks: &mut Blocks) -> bool {
         let needed = if self.blocks == 0 {
             (seq.since(self.first_block_base(blocks.bits)) + 1).div_ceil(blocks.bits)
@@ -383,7 +386,7 @@ impl Lane {
         true
     }
 
-    /// Calls `visit` with each packet of `from..end` that has no bit.
+    /// Calls `visit` with each packet of `from..end` whose bit is not set.
     pub(super) fn each_unnoted(&self, from: Seq, end: Seq, blocks: &Blocks, mut visit: impl FnMut(Seq)) {
         let (mut block, mut start) = (self.head, self.base);
         let mut seq = from;
