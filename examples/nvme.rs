@@ -117,7 +117,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("{} blocks of 512 bytes written and read back over Falcon, every byte compared", COMMAND >> BLOCK_LOG2);
 
-    // What lies outside of the namespace is a status by name, and the queue pair goes on.
+    // A command beyond the namespace completes with a status by name, and the queue pair goes on.
     let remote = RemoteMemory { addr: BYTES as u64, rkey: 0 };
     match command(&mut client, &mut server, from, SendOp::Read { remote }, 0) {
         Err(error) => println!("a command beyond the end: {error}"),

@@ -23,7 +23,7 @@ use rnic_engine::{AsyncEvent, CqId, DropReason, EngineStats, QpState, SrqId, Tra
 
 use crate::backend::{Backend, RegionId};
 use crate::log::{Happened, Log};
-use crate::scenario::{Doom, Receives, Scenario};
+use crate::scenario::{PlannedFailure, Receives, Scenario};
 
 use drive::Drive;
 use end::{End, Receive, State};
@@ -86,7 +86,7 @@ pub(crate) fn packets_of(stats: &EngineStats) -> u64 {
 struct Host {
     /// Memory that grants peers nothing.
     closed: RegionId,
-    /// Memory beyond whose end doomed requests of others, and of this host, reach.
+    /// Memory beyond whose end planned_to_fail requests of others, and of this host, reach.
     edge: RegionId,
     own_edge: RegionId,
     srq: Option<SrqId>,
@@ -252,10 +252,10 @@ impl<'b, B: Backend> Body<'b, B> {
 
     /// Only connections that are meant to fail may say that they have.
     fn check_event(&mut self, host: usize, event: AsyncEvent) -> Result<(), String> {
-        let (qpn, legal): (_, &[Doom]) = match event {
-            AsyncEvent::QpAccessError(qpn) => (qpn, Doom::DENIED),
-            AsyncEvent::QpRequestError(qpn) => (qpn, Doom::INVALID),
-            AsyncEvent::QpFatal(qpn) => (qpn, Doom::GIVEN_UP),
+        let (qpn, legal): (_, &[PlannedFailure]) = match event {
+            AsyncEvent::QpAccessError(qpn) => (qpn, PlannedFailure::DENIED),
+            AsyncEvent::QpRequestError(qpn) => (qpn, PlannedFailure::INVALID),
+            AsyncEvent::QpFatal(qpn) => (qpn, PlannedFailure::GIVEN_UP),
             AsyncEvent::SendQueueDrained(qpn) => return self.note_drained(host, qpn),
             AsyncEvent::CqOverrun(_) => return Err(format!("host {host}: {event:?}")),
             _ => return Ok(()),
@@ -265,13 +265,13 @@ impl<'b, B: Backend> Body<'b, B> {
         }
         let Some(end) = self.ends.find(host, qpn) else { return Ok(()) };
         self.ends[end].was_told |= !matches!(event, AsyncEvent::QpFatal(_));
-        let dooms = [end ^ 1, end].map(|end| self.ends[end].doom.map(|(_, doom)| doom));
+        let plans_failure = [end ^ 1, end].map(|end| self.ends[end].planned.map(|(_, planned)| planned));
         // Who has few retries gives up as a responder too.
-        let doom = dooms[0].or(dooms[1].filter(|doom| *doom == Doom::PeerVanishes));
-        if doom.is_some_and(|doom| legal.contains(&doom)) {
+        let planned = plans_failure[0].or(plans_failure[1].filter(|planned| *planned == PlannedFailure::PeerVanishes));
+        if planned.is_some_and(|planned| legal.contains(&planned)) {
             return Ok(());
         }
-        Err(format!("host {host}: {event:?} at end {end}, to which the other end's doom is {doom:?}"))
+        Err(format!("host {host}: {event:?} at end {end}, to which the other end's planned is {planned:?}"))
     }
 
     fn packets(&self) -> u64 {

@@ -13,7 +13,7 @@ use crate::scenario::Op;
 #[expect(dead_code, reason = "the fields are there to be printed")]
 pub(crate) enum Happened {
     /// A request was posted.
-    Posted { end: usize, index: u64, op: Op, len: usize, doomed: bool },
+    Posted { end: usize, index: u64, op: Op, len: usize, planned_to_fail: bool },
     /// A receive was posted, to a queue pair of its own or to a shared queue.
     Receive { place: usize, wr_id: u64 },
     /// A completion of a request.

@@ -10,7 +10,7 @@ use rnic_policy::Profile;
 
 pub use network::{Down, Trouble, Wiring};
 pub use options::Transport;
-pub use traffic::{Doom, Mix, Op, Receives};
+pub use traffic::{Mix, Op, PlannedFailure, Receives};
 
 /// Which network a scenario is for: times and sizes differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ pub struct Link {
     /// Which directions carry requests.
     pub active: [bool; 2],
     /// What goes wrong for good, if anything does: in which direction, and at which of its requests.
-    pub doom: Option<(usize, u64, Doom)>,
+    pub planned: Option<(usize, u64, PlannedFailure)>,
 }
 
 /// A run.
@@ -209,11 +209,11 @@ impl Link {
             1 => 0,
             _ => (1 << 24) - 1 - random.below(300) as u32,
         };
-        let doom =
-            one_in(random, 8).then(|| (random.below(2) as usize, random.between(1, 60), pick(random, Doom::ALL)));
+        let planned = one_in(random, 8)
+            .then(|| (random.below(2) as usize, random.between(1, 60), pick(random, PlannedFailure::ALL)));
         let both = one_in(random, 2);
         let mut active = [true, both];
-        if let Some((direction, ..)) = doom {
+        if let Some((direction, ..)) = planned {
             active[direction] = true;
         }
         Self {
@@ -225,7 +225,7 @@ impl Link {
             reads: pick(random, &[1, 1, 2, 4, 16]),
             rnr_code: pick(random, &[1, 1, 2, 5, 8]),
             active,
-            doom,
+            planned,
         }
     }
 }

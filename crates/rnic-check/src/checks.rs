@@ -7,6 +7,7 @@ pub mod circles;
 pub mod docs;
 pub mod generated;
 pub mod heads;
+pub mod language;
 pub mod layout;
 pub mod markdown;
 pub mod mechanisms;
@@ -71,6 +72,7 @@ pub const CHECKS: &[Check] = &[
     Check { name: "rows", holds: "tables in Rust comments have one line a row", run: text::rows },
     Check { name: "whitespace", holds: "no trailing blanks or tabs, one newline at the end", run: text::whitespace },
     Check { name: "words", holds: "no notes to oneself, no paths of somebody's machine", run: text::words },
+    Check { name: "language", holds: "words are the field's, one for one thing", run: language::check },
     Check { name: "markdown", holds: "one top heading a page; relative links lead somewhere", run: markdown::check },
     Check {
         name: "mechanisms",

@@ -13,8 +13,8 @@ macro_rules! real_tree {
 }
 
 real_tree! {
-    parses arrows cards banned size methods circles unsafe_code docs heads columns rows whitespace words markdown
-    mechanisms names blobs dead_files house_files scripts programs generated
+    parses arrows cards banned size methods circles unsafe_code docs heads columns rows whitespace words language
+    markdown mechanisms names blobs dead_files house_files scripts programs generated
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 mod change;
 mod falcon;
-mod farewell;
 mod fault;
+mod final_ack;
 mod look;
 mod nvme;
 mod prefetch;

@@ -112,8 +112,8 @@ impl Verbs {
         let mut failed = None;
         while send.queue.head != send.queue.tail {
             let counter = send.queue.head;
-            if let Some((doomed, status)) = send.doom
-                && doomed == counter
+            if let Some((failing, status)) = send.known_failure
+                && failing == counter
             {
                 failed = Some(status);
                 break;

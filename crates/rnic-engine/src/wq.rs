@@ -9,7 +9,7 @@ use rnic_base::{Seq, prefetch_at};
 use crate::state::Service;
 use crate::wr::{SendFlags, Sge};
 
-/// What a send queue entry does; the compact form of [`crate::SendOp`].
+/// Operation of a send queue entry; the compact form of [`crate::SendOp`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum WqeOp {

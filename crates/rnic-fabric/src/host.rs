@@ -294,7 +294,7 @@ impl Host {
     #[inline(always)]
     fn arrive(&mut self, now: Time, entry: &Entry, network: &mut Network) {
         if entry.is_pause_frame() {
-            return self.heed_pause_frame(now, entry);
+            return self.on_pause_frame(now, entry);
         }
         let outcome = self.receive(now, entry, network);
         network.packets.remove(entry.packet);
@@ -369,7 +369,7 @@ impl Host {
     }
 
     #[cold]
-    fn heed_pause_frame(&mut self, now: Time, frame: &Entry) {
+    fn on_pause_frame(&mut self, now: Time, frame: &Entry) {
         if frame.has(Flags::PAUSE) {
             self.port.pause(now);
             self.wake = NEVER;

@@ -206,7 +206,7 @@ impl Switch {
         let now = key.time();
         self.trace.word(key.word() ^ entry.trace_word());
         if entry.is_pause_frame() {
-            return self.heed_pause_frame(now, key.port(), &entry);
+            return self.on_pause_frame(now, key.port(), &entry);
         }
         let output = self.route.port(entry.dst(), entry.flow_hash);
         let port = &mut self.ports[output];
@@ -350,7 +350,7 @@ impl Switch {
     }
 
     #[cold]
-    fn heed_pause_frame(&mut self, now: Time, port: usize, frame: &Entry) {
+    fn on_pause_frame(&mut self, now: Time, port: usize, frame: &Entry) {
         if frame.has(Flags::PAUSE) {
             // When a pending wake event finds the port paused, it does not schedule another one.
             return self.ports[port].pause(now);

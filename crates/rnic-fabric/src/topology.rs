@@ -102,9 +102,9 @@ impl Topology {
 
     /// Returns, for every node and port, the other end of the link and its class.
     pub(crate) fn neighbours(&self) -> Vec<Vec<(LinkPoint, LinkClass)>> {
-        let nobody = (LinkPoint { node: u32::MAX, port: 0 }, LinkClass::Fabric);
+        let unused = (LinkPoint { node: u32::MAX, port: 0 }, LinkClass::Fabric);
         let mut neighbours: Vec<Vec<_>> =
-            (0..self.node_count()).map(|node| vec![nobody; self.ports(node as Node)]).collect();
+            (0..self.node_count()).map(|node| vec![unused; self.ports(node as Node)]).collect();
         for link in &self.links {
             for (here, there) in [(link.a, link.b), (link.b, link.a)] {
                 let place = &mut neighbours[here.node as usize][here.port as usize];

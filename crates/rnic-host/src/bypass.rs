@@ -93,7 +93,7 @@ pub(crate) struct Bypass {
 enum Target {
     Channel(usize),
     /// No process reads at this target; it is probed again at this time.
-    Nobody(Time),
+    Absent(Time),
 }
 
 /// A ring that this NIC writes.
@@ -206,19 +206,19 @@ impl Bypass {
         let target = (peer, way.dst().port());
         match self.targets.get(&target) {
             Some(Target::Channel(_)) => return,
-            Some(Target::Nobody(until)) if now < *until => return,
+            Some(Target::Absent(until)) if now < *until => return,
             _ => {}
         }
         if self.targets.len() >= CHANNELS_MAX {
             // An entry for an absent peer is kept only while it prevents another probe.
-            self.targets.retain(|_, known| !matches!(known, Target::Nobody(until) if *until <= now));
+            self.targets.retain(|_, known| !matches!(known, Target::Absent(until) if *until <= now));
         }
         if self.targets.len() >= CHANNELS_MAX && !self.targets.contains_key(&target) {
             return;
         }
         // Valid until a response arrives.
         let until = now + ASK_AGAIN_AFTER;
-        self.targets.insert(target, Target::Nobody(until));
+        self.targets.insert(target, Target::Absent(until));
         let ways = (way.src(), way.dst().ip());
         if self.questions.ask(now, self.place, target, ways, (self.nonces.bytes(), until)) {
             // Until the response arrives, packets are sent over UDP.
@@ -415,7 +415,7 @@ impl Bypass {
     #[cold]
     fn forget(&mut self, now: Time, index: usize) {
         if let Some(channel) = self.channels[index].take() {
-            self.targets.insert(channel.target, Target::Nobody(now + ASK_AGAIN_AFTER));
+            self.targets.insert(channel.target, Target::Absent(now + ASK_AGAIN_AFTER));
             self.latest = None;
         }
     }
@@ -490,14 +490,14 @@ impl Bypass {
             if let Some(words) =
                 ControlText::parse(&bytes[..message.len]).filter(|_| message.uid.is_some_and(is_own_user))
             {
-                self.heed(now, words, &message);
+                self.process(now, words, &message);
             }
         }
         any
     }
 
     /// Processes a control message from a process of this user. Called from a signal handler too.
-    fn heed(&mut self, now: Time, words: ControlText, message: &UnixMessage) {
+    fn process(&mut self, now: Time, words: ControlText, message: &UnixMessage) {
         match (words, &message.from) {
             (ControlText::Ask { from, nonce }, _) => self.answer(from, nonce),
             (ControlText::Answer { nonce, ticket }, Some(name)) => self.offer(now, name, nonce, ticket),

@@ -53,8 +53,8 @@ struct Stream {
 
 impl Default for Identifications {
     fn default() -> Self {
-        let nobody = Host { ip: Ipv4Addr::UNSPECIFIED, streams: ArrayVec::new(), strays: 0 };
-        Self { hosts: vec![nobody; HOSTS].into_boxed_slice(), finders: vec![None; FINDERS].into_boxed_slice() }
+        let unused = Host { ip: Ipv4Addr::UNSPECIFIED, streams: ArrayVec::new(), strays: 0 };
+        Self { hosts: vec![unused; HOSTS].into_boxed_slice(), finders: vec![None; FINDERS].into_boxed_slice() }
     }
 }
 

@@ -256,7 +256,7 @@ impl Initiator {
     pub fn new(config: InitiatorConfig, layout: Layout) -> Self {
         let connections = layout.connections();
         let places = u64::from(config.units) * u64::from(connections);
-        assert!(places <= u64::from(PLACES_MAX), "{places} units under way");
+        assert!(places <= u64::from(PLACES_MAX), "{places} units in flight");
         let connection = |_| Connection {
             queued: VecDeque::with_capacity(config.commands as usize * 2),
             pulls: VecDeque::with_capacity(config.units as usize),

@@ -8,7 +8,7 @@ use super::end::{Check, Posted, State, Word};
 use crate::arena::BlockId;
 use crate::backend::Backend;
 use crate::log::Happened;
-use crate::scenario::{Doom, Op};
+use crate::scenario::{Op, PlannedFailure};
 
 /// Marks the numbers of receives.
 pub(super) const RECEIVE: u64 = 1 << 63;
@@ -46,7 +46,7 @@ impl<B: Backend> Body<'_, B> {
             if next.index == index {
                 return self.complete_request(end, next, completion);
             }
-            if next.signalled || next.doom.is_some() {
+            if next.signalled || next.planned.is_some() {
                 return Err(format!("request {} must complete before", next.index));
             }
             self.succeed(end, next)?;
@@ -69,8 +69,8 @@ impl<B: Backend> Body<'_, B> {
         if !request.signalled {
             return Err("nobody asked for it".to_owned());
         }
-        if let Some(doom) = request.doom {
-            return Err(format!("it cannot succeed: {doom:?}"));
+        if let Some(planned) = request.planned {
+            return Err(format!("it cannot succeed: {planned:?}"));
         }
         let counts = matches!(request.check, Check::Fetched(_) | Check::Found(_) | Check::Ticket);
         if counts && completion.byte_len as usize != request.len {
@@ -81,8 +81,8 @@ impl<B: Backend> Body<'_, B> {
 
     /// Whether the first request that does not succeed may be this one, and fail like this.
     fn check_failure(&self, end: usize, request: &Posted, status: WcStatus) -> Result<(), String> {
-        if let Some(doom) = request.doom
-            && status == doom.status()
+        if let Some(planned) = request.planned
+            && status == planned.status()
         {
             return Ok(());
         }
@@ -90,10 +90,12 @@ impl<B: Backend> Body<'_, B> {
         if self.ends.is_fragile(end) && exceeded.contains(&status) {
             return Ok(());
         }
-        let [own, other] = [end, end ^ 1].map(|end| self.ends[end].met_doom());
+        let [own, other] = [end, end ^ 1].map(|end| self.ends[end].met_failure());
         // The other end's refusal, or a program that gives up, ends this direction too, wherever it is.
         let is_flushed = status == WcStatus::WrFlushed;
-        if is_flushed && (other.is_some() || own.is_some_and(|doom| Doom::GIVEN_UP.contains(&doom) && !doom.is_local()))
+        if is_flushed
+            && (other.is_some()
+                || own.is_some_and(|planned| PlannedFailure::GIVEN_UP.contains(&planned) && !planned.is_local()))
         {
             return Ok(());
         }
@@ -103,7 +105,7 @@ impl<B: Backend> Body<'_, B> {
         if is_shared && is_fetch && own.is_some() && status == WcStatus::RetryExceeded {
             return Ok(());
         }
-        Err(format!("of request {} ({:?}), whose doom is {:?}", request.index, request.op, request.doom))
+        Err(format!("of request {} ({:?}), whose planned is {:?}", request.index, request.op, request.planned))
     }
 
     /// A request has succeeded: what it promises must be so.
@@ -203,8 +205,9 @@ impl<B: Backend> Body<'_, B> {
         // The other end of a refusal fails first, and one that vanishes knows before all others: the completion at the
         // requester says how the connection ends.
         let other = &self.ends[end ^ 1];
-        let has_vanished = other.doom.is_some_and(|(at, doom)| doom == Doom::PeerVanishes && other.posted >= at);
-        let decides = self.ends[end].doom.is_some() || (self.ends.is_fragile(end) && !has_vanished);
+        let has_vanished =
+            other.planned.is_some_and(|(at, planned)| planned == PlannedFailure::PeerVanishes && other.posted >= at);
+        let decides = self.ends[end].planned.is_some() || (self.ends.is_fragile(end) && !has_vanished);
         if self.links[end / 2] == State::Alive && decides {
             self.links[end / 2] = State::Dying(self.steps.below(20) as u32);
         }
@@ -217,7 +220,7 @@ impl Posted {
     }
 }
 
-impl Doom {
+impl PlannedFailure {
     /// How the request ends.
     fn status(self) -> WcStatus {
         if Self::DENIED.contains(&self) {

@@ -9,7 +9,7 @@ use rnic_wire::Qpn;
 use super::memory::Pieces;
 use crate::arena::BlockId;
 use crate::backend::RegionId;
-use crate::scenario::{Doom, Mix, Op, one_in, pick};
+use crate::scenario::{Mix, Op, PlannedFailure, one_in, pick};
 
 /// What must be so when a request has succeeded.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ pub(super) enum Check {
 pub(super) struct Posted {
     pub(super) index: u64,
     pub(super) op: Op,
-    pub(super) doom: Option<Doom>,
+    pub(super) planned: Option<PlannedFailure>,
     pub(super) signalled: bool,
     pub(super) len: usize,
     pub(super) local: Pieces,
@@ -55,7 +55,7 @@ pub(super) struct Message {
     pub(super) pattern: (u64, u64),
     /// Memory whose key it takes back.
     pub(super) invalidates: Option<RegionId>,
-    pub(super) doom: Option<Doom>,
+    pub(super) planned: Option<PlannedFailure>,
 }
 
 /// A receive that has been posted.
@@ -107,7 +107,7 @@ pub(super) struct End {
     pub(super) depth: usize,
     pub(super) is_active: bool,
     /// What goes wrong, and at which request.
-    pub(super) doom: Option<(u64, Doom)>,
+    pub(super) planned: Option<(u64, PlannedFailure)>,
     /// Requests posted so far.
     pub(super) posted: u64,
     /// Requests that are not known to be done.
@@ -146,8 +146,8 @@ impl End {
     }
 
     /// Returns what goes wrong, once the request that it happens at has been posted.
-    pub(super) fn met_doom(&self) -> Option<Doom> {
-        self.doom.filter(|(at, _)| self.posted > *at).map(|(_, doom)| doom)
+    pub(super) fn met_failure(&self) -> Option<PlannedFailure> {
+        self.planned.filter(|(at, _)| self.posted > *at).map(|(_, planned)| planned)
     }
 
     /// Draws what a request does.
@@ -195,7 +195,7 @@ impl End {
         Posted {
             index: self.posted,
             op,
-            doom: None,
+            planned: None,
             signalled,
             len,
             local: Pieces::default(),
@@ -211,12 +211,12 @@ impl End {
         let mut flags = if word.is_some() { WcFlags::WITH_IMM } else { WcFlags::empty() };
         flags.set(WcFlags::SOLICITED, one_in(&mut self.random, 4));
         let word = word.unwrap_or(0);
-        Message { opcode, len, word, flags, pattern: (seed, 0), invalidates: None, doom: None }
+        Message { opcode, len, word, flags, pattern: (seed, 0), invalidates: None, planned: None }
     }
 
     /// Returns the youngest request under way that `fits`, if there is one.
     pub(super) fn earlier(&self, fits: impl Fn(&End, &Posted) -> bool) -> Option<Posted> {
-        let found = self.ops.iter().rev().find(|op| op.len > 0 && op.doom.is_none() && fits(self, op));
+        let found = self.ops.iter().rev().find(|op| op.len > 0 && op.planned.is_none() && fits(self, op));
         found.cloned()
     }
 }

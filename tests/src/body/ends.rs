@@ -8,7 +8,7 @@ use rnic_engine::QpTiming;
 use rnic_wire::Qpn;
 
 use super::end::End;
-use crate::scenario::Doom;
+use crate::scenario::PlannedFailure;
 
 /// Ends of connections: those of the n-th one are 2n and 2n + 1.
 #[derive(Default)]
@@ -69,20 +69,20 @@ impl Ends {
 
     /// Returns whether the connection of `end` may end at any time: with few retries it may.
     pub(super) fn is_fragile(&self, end: usize) -> bool {
-        let is_fragile = |(_, doom)| matches!(doom, Doom::PeerVanishes | Doom::NeverReady);
-        self.ends[end].doom.or(self.ends[end ^ 1].doom).is_some_and(is_fragile)
+        let is_fragile = |(_, planned)| matches!(planned, PlannedFailure::PeerVanishes | PlannedFailure::NeverReady);
+        self.ends[end].planned.or(self.ends[end ^ 1].planned).is_some_and(is_fragile)
     }
 
     /// Returns what the queue pair of `end` needs to send, with so many fetches at a time.
     pub(super) fn timing(&self, end: usize, max_rd_atomic: u32) -> QpTiming {
-        let doom = self.ends[end].doom.or(self.ends[end ^ 1].doom).map(|(_, doom)| doom);
-        let retry_count = match doom {
+        let planned = self.ends[end].planned.or(self.ends[end ^ 1].planned).map(|(_, planned)| planned);
+        let retry_count = match planned {
             None => u32::MAX,
-            Some(Doom::PeerVanishes) => FEW_RETRIES,
+            Some(PlannedFailure::PeerVanishes) => FEW_RETRIES,
             // RoCE cannot repeat an answer once it has refused what came behind: then a count must end the wait.
             Some(_) => DOOMED_RETRIES,
         };
-        let rnr_retry = (doom == Some(Doom::NeverReady)).then_some(FEW_RETRIES);
+        let rnr_retry = (planned == Some(PlannedFailure::NeverReady)).then_some(FEW_RETRIES);
         QpTiming { sq_psn: Psn::new(self.ends[end].psn), retry_count, rnr_retry, max_rd_atomic }
     }
 }

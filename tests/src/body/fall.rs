@@ -10,11 +10,11 @@ use super::end::{Check, Drain, End, Message, Posted, State, Word};
 use super::setup::{EDGE_BYTES, EDGE_COLOUR};
 use crate::backend::Backend;
 use crate::log::Happened;
-use crate::scenario::{Doom, Op, one_in};
+use crate::scenario::{Op, PlannedFailure, one_in};
 
 impl<B: Backend> Body<'_, B> {
-    /// A request that must fail as `doom` says; or the program's giving up instead of one.
-    pub(super) fn draft_doomed(&mut self, end: usize, doom: Doom) -> Result<Option<Draft>, String> {
+    /// A request that must fail as `planned` says; or the program's giving up instead of one.
+    pub(super) fn draft_failing(&mut self, end: usize, planned: PlannedFailure) -> Result<Option<Draft>, String> {
         let (host, there) = (self.ends[end].host, self.ends[end ^ 1].host);
         let (base, rkey) = self.memory.whole(there);
         let (closed, closed_key) = self.backend.region(there, self.hosts[there].closed);
@@ -23,26 +23,28 @@ impl<B: Backend> Body<'_, B> {
         let write = |addr, rkey| SendOp::Write { remote: RemoteMemory { addr, rkey }, immediate: None };
         let read = |addr, rkey| SendOp::Read { remote: RemoteMemory { addr, rkey } };
         let add = |addr, rkey| SendOp::FetchAdd { remote: RemoteMemory { addr, rkey }, add: 1 };
-        let (op, len, request) = match doom {
-            Doom::WriteKey => (Op::Write, len, write(base, rkey ^ 0x100)),
-            Doom::WriteRight => (Op::Write, len.min(4_000), write(closed, closed_key)),
-            Doom::WriteRange => (Op::Write, len, write(edge + (EDGE_BYTES - len + 1) as u64, edge_key)),
-            Doom::ReadKey => (Op::Read, len, read(base, rkey ^ 0x100)),
-            Doom::ReadRight => (Op::Read, len.min(4_000), read(closed, closed_key)),
-            Doom::AtomicRight => (Op::FetchAdd, 8, add(closed, closed_key)),
-            Doom::AtomicAlignment => (Op::FetchAdd, 8, add(base + 4, rkey)),
-            Doom::InvalidateKey => (Op::SendInvalidate, len, SendOp::SendInvalidate { rkey: rkey ^ 0x100 }),
-            Doom::InvalidateRight => (Op::SendInvalidate, len, SendOp::SendInvalidate { rkey: closed_key }),
-            Doom::SendTooLong => (Op::Send, self.scenario.capacity() + 1 + len / 8, SendOp::Send { immediate: None }),
-            Doom::SendLocalRange => (Op::Send, len, SendOp::Send { immediate: None }),
-            Doom::WriteLocalKey => (Op::Write, len, write(edge, edge_key)),
-            Doom::ReadLocalKey => (Op::Read, len, read(base, rkey)),
-            Doom::PeerGivesUp | Doom::GivesUp => return self.give_up(end, doom),
-            Doom::PeerVanishes => {
+        let (op, len, request) = match planned {
+            PlannedFailure::WriteKey => (Op::Write, len, write(base, rkey ^ 0x100)),
+            PlannedFailure::WriteRight => (Op::Write, len.min(4_000), write(closed, closed_key)),
+            PlannedFailure::WriteRange => (Op::Write, len, write(edge + (EDGE_BYTES - len + 1) as u64, edge_key)),
+            PlannedFailure::ReadKey => (Op::Read, len, read(base, rkey ^ 0x100)),
+            PlannedFailure::ReadRight => (Op::Read, len.min(4_000), read(closed, closed_key)),
+            PlannedFailure::AtomicRight => (Op::FetchAdd, 8, add(closed, closed_key)),
+            PlannedFailure::AtomicAlignment => (Op::FetchAdd, 8, add(base + 4, rkey)),
+            PlannedFailure::InvalidateKey => (Op::SendInvalidate, len, SendOp::SendInvalidate { rkey: rkey ^ 0x100 }),
+            PlannedFailure::InvalidateRight => (Op::SendInvalidate, len, SendOp::SendInvalidate { rkey: closed_key }),
+            PlannedFailure::SendTooLong => {
+                (Op::Send, self.scenario.capacity() + 1 + len / 8, SendOp::Send { immediate: None })
+            }
+            PlannedFailure::SendLocalRange => (Op::Send, len, SendOp::Send { immediate: None }),
+            PlannedFailure::WriteLocalKey => (Op::Write, len, write(edge, edge_key)),
+            PlannedFailure::ReadLocalKey => (Op::Read, len, read(base, rkey)),
+            PlannedFailure::PeerGivesUp | PlannedFailure::GivesUp => return self.give_up(end, planned),
+            PlannedFailure::PeerVanishes => {
                 self.fail(end ^ 1);
                 return Ok(Some(self.drafts().draft_nothing(end)));
             }
-            Doom::NeverReady => return self.drafts().draft(end, Op::Send),
+            PlannedFailure::NeverReady => return self.drafts().draft(end, Op::Send),
         };
         let is_source = matches!(op, Op::Write | Op::Send | Op::SendInvalidate);
         let seed = self.ends[end].seed_of(self.ends[end].posted, 9);
@@ -52,33 +54,33 @@ impl<B: Backend> Body<'_, B> {
             self.drafts().own_pieces(end, len, is_source.then_some(seed))?
         };
         let Some(mut local) = local else { return Ok(None) };
-        if doom == Doom::SendLocalRange {
+        if planned == PlannedFailure::SendLocalRange {
             // The packets before the last one may leave: they carry what stands there.
             let (addr, lkey) = self.backend.region(host, self.hosts[host].own_edge);
             local.sges = vec![Sge { addr: addr + (EDGE_BYTES - len + 1) as u64, len: len as u32, lkey }];
-        } else if doom.is_local() {
+        } else if planned.is_local() {
             let last = local.sges.iter().rposition(|sge| sge.len > 0).expect("there are bytes");
             local.sges[last].lkey ^= 0x100;
         }
         let uses_receive = matches!(op, Op::Send | Op::SendInvalidate);
         let message = uses_receive.then(|| {
             let message = self.ends[end].message(WcOpcode::Recv, len, None, seed);
-            let pattern = match doom {
-                Doom::SendLocalRange => (EDGE_COLOUR, (EDGE_BYTES - len + 1) as u64),
+            let pattern = match planned {
+                PlannedFailure::SendLocalRange => (EDGE_COLOUR, (EDGE_BYTES - len + 1) as u64),
                 _ => message.pattern,
             };
-            Message { doom: Some(doom), pattern, ..message }
+            Message { planned: Some(planned), pattern, ..message }
         });
         let posted = self.ends[end].blank(&self.scenario.mix, op, len, Check::Sent);
-        let posted = Posted { local, doom: Some(doom), consumes: uses_receive, ..posted };
+        let posted = Posted { local, planned: Some(planned), consumes: uses_receive, ..posted };
         Ok(Some(Draft { posted, request, message, fenced: false }))
     }
 
     /// A program that gives up: of what is posted some is done, and the rest flushed.
-    fn give_up(&mut self, end: usize, doom: Doom) -> Result<Option<Draft>, String> {
-        let loser = if doom == Doom::GivesUp { end } else { end ^ 1 };
+    fn give_up(&mut self, end: usize, planned: PlannedFailure) -> Result<Option<Draft>, String> {
+        let loser = if planned == PlannedFailure::GivesUp { end } else { end ^ 1 };
         // From here on this is so, whatever is posted.
-        self.ends[end].doom = Some((0, doom));
+        self.ends[end].planned = Some((0, planned));
         self.ends[end].posted = self.ends[end].posted.max(1);
         self.fail(loser);
         self.links[end / 2] = State::Dying(self.steps.below(60) as u32);
@@ -152,7 +154,7 @@ impl<B: Backend> Body<'_, B> {
 
     /// Of a queue pair that had nothing left to flush, everything posted without a signal has succeeded.
     fn finish_silent_run(&mut self, end: usize) -> Result<(), String> {
-        if self.ends[end].failed || self.ends[end].ops.iter().any(|op| op.signalled || op.doom.is_some()) {
+        if self.ends[end].failed || self.ends[end].ops.iter().any(|op| op.signalled || op.planned.is_some()) {
             return Ok(());
         }
         while let Some(request) = self.ends[end].ops.pop_front() {
@@ -187,7 +189,7 @@ impl<B: Backend> Body<'_, B> {
             own.salt = own.random.bits();
             // Far from everything that may still be under way.
             own.psn = (own.psn + (1 << 23)) % (1 << 24);
-            (own.doom, own.failed, own.drain, own.silent) = (None, false, Drain::No, 0);
+            (own.planned, own.failed, own.drain, own.silent) = (None, false, Drain::No, 0);
             (own.was_refused, own.was_told) = (false, false);
             own.targets.clear();
             own.received = own.acknowledged;

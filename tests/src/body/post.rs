@@ -7,7 +7,7 @@ use super::draft::{Draft, Drafts};
 use super::end::State;
 use crate::backend::Backend;
 use crate::log::Happened;
-use crate::scenario::{Doom, Op, one_in};
+use crate::scenario::{Op, PlannedFailure, one_in};
 
 impl<B: Backend> Body<'_, B> {
     /// Posts a request at `end`, if there is room and memory; answers whether it did.
@@ -29,11 +29,12 @@ impl<B: Backend> Body<'_, B> {
             // Those without a signal may be done: a request of nothing finds out.
             return if self.is_in_error(end) { Ok(false) } else { self.post_nothing(end) };
         }
-        let doom = self.ends[end].doom.filter(|(at, _)| *at == self.ends[end].posted).map(|(_, doom)| doom);
-        let draft = match doom {
-            Some(doom) => self.draft_doomed(end, doom)?,
+        let planned = self.ends[end].planned.filter(|(at, _)| *at == self.ends[end].posted).map(|(_, planned)| planned);
+        let draft = match planned {
+            Some(planned) => self.draft_failing(end, planned)?,
             None => {
-                let is_starved = self.ends[end].doom.is_some_and(|(_, doom)| doom == Doom::NeverReady);
+                let is_starved =
+                    self.ends[end].planned.is_some_and(|(_, planned)| planned == PlannedFailure::NeverReady);
                 let op = if is_starved { Op::Send } else { self.ends[end].draw_op(&self.scenario.mix) };
                 self.drafts().draft(end, op)?
             }
@@ -81,8 +82,8 @@ impl<B: Backend> Body<'_, B> {
             Err(PostError::QueueFull) if end.ops.len() >= end.depth => return Ok(false),
             Err(error) => return Err(format!("end {index}, {} of {} entries: {error}", end.ops.len(), end.depth)),
         }
-        let (len, doomed) = (posted.len, posted.doom.is_some());
-        let what = Happened::Posted { end: index, index: posted.index, op: posted.op, len, doomed };
+        let (len, planned_to_fail) = (posted.len, posted.planned.is_some());
+        let what = Happened::Posted { end: index, index: posted.index, op: posted.op, len, planned_to_fail };
         self.log.add(self.backend.now(), what);
         self.tally.posted += 1;
         end.posted += 1;

@@ -7,7 +7,7 @@ use super::complete::RECEIVE;
 use super::end::{Message, Receive};
 use crate::backend::Backend;
 use crate::log::Happened;
-use crate::scenario::{Doom, one_in};
+use crate::scenario::{PlannedFailure, one_in};
 
 impl<B: Backend> Body<'_, B> {
     /// Posts a receive to the queue pair of `end`; answers whether there was room.
@@ -15,8 +15,8 @@ impl<B: Backend> Body<'_, B> {
         let has_room = self.ends[end].receives.len() < self.ends[end].receives_max;
         // Receives of the error state are flushed at once; a few show it.
         let is_over = !self.ends[end].fallen_receives.is_empty() && !one_in(&mut self.steps, 8);
-        let met = |(at, doom)| doom == Doom::NeverReady && self.ends[end ^ 1].posted >= at;
-        let is_starved = self.ends[end ^ 1].doom.is_some_and(met);
+        let met = |(at, planned)| planned == PlannedFailure::NeverReady && self.ends[end ^ 1].posted >= at;
+        let is_starved = self.ends[end ^ 1].planned.is_some_and(met);
         if !has_room || is_over || is_starved || self.links[end / 2] != super::State::Alive {
             return Ok(false);
         }
@@ -90,18 +90,18 @@ impl<B: Backend> Body<'_, B> {
 
     /// Only the end of the connection, or a message that is too long, keeps a receive from succeeding.
     fn complete_failed_receive(&mut self, end: usize, receive: Receive, status: WcStatus) -> Result<(), String> {
-        let dooms = [end, end ^ 1].map(|end| self.ends[end].met_doom());
+        let plans_failure = [end, end ^ 1].map(|end| self.ends[end].met_failure());
         let next = self.ends[end ^ 1].messages.get(self.ends[end].fallen_receives.len());
         let legal = match status {
-            WcStatus::WrFlushed => dooms.iter().any(Option::is_some) || self.ends.is_fragile(end),
+            WcStatus::WrFlushed => plans_failure.iter().any(Option::is_some) || self.ends.is_fragile(end),
             WcStatus::LocalLength => {
                 let is_first = self.ends[end].fallen_receives.is_empty();
-                is_first && next.is_some_and(|message| message.doom == Some(Doom::SendTooLong))
+                is_first && next.is_some_and(|message| message.planned == Some(PlannedFailure::SendTooLong))
             }
             _ => false,
         };
         if !legal {
-            return Err(format!("a receive may not end so; the dooms here are {dooms:?}"));
+            return Err(format!("a receive may not end so; the plans_failure here are {plans_failure:?}"));
         }
         let pattern = next.map(|message| message.pattern);
         self.ends[end].fallen_receives.push((receive, pattern));
@@ -110,9 +110,9 @@ impl<B: Backend> Body<'_, B> {
 }
 
 fn check_fields(message: &Message, completion: &Completion) -> Result<(), String> {
-    let Message { opcode, len, word, flags, doom, .. } = message;
-    if let Some(doom) = doom {
-        return Err(format!("it cannot succeed: {doom:?}"));
+    let Message { opcode, len, word, flags, planned, .. } = message;
+    if let Some(planned) = planned {
+        return Err(format!("it cannot succeed: {planned:?}"));
     }
     let expected = (*opcode, *len, *word, *flags);
     let found = (completion.opcode, completion.byte_len as usize, completion.word, completion.flags);

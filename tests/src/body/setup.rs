@@ -15,7 +15,7 @@ use super::progress::Progress;
 use super::tickets::Tickets;
 use super::{Body, Host, Log, Tally};
 use crate::backend::Backend;
-use crate::scenario::{Doom, Link, Scenario};
+use crate::scenario::{Link, PlannedFailure, Scenario};
 
 impl<'b, B: Backend> Body<'b, B> {
     pub(super) fn new(backend: &'b mut B, scenario: &'b Scenario) -> Result<Self, String> {
@@ -85,11 +85,14 @@ impl<'b, B: Backend> Body<'b, B> {
             let (send_cq, recv_cq) = (self.cq_for(host), self.cq_for(host));
             let mut random = streams.stream(&format!("body/end-{}", index * 2 + side));
             let shares = self.scenario.shared_receives.is_some();
-            let doom = link.doom.filter(|(doomed, ..)| *doomed == side).map(|(_, at, doom)| match doom {
-                // Others would go on posting receives.
-                Doom::NeverReady if shares => (at, Doom::GivesUp),
-                doom => (at, doom),
-            });
+            let planned =
+                link.planned.filter(|(planned_to_fail, ..)| *planned_to_fail == side).map(|(_, at, planned)| {
+                    match planned {
+                        // Others would go on posting receives.
+                        PlannedFailure::NeverReady if shares => (at, PlannedFailure::GivesUp),
+                        planned => (at, planned),
+                    }
+                });
             let block = self.memory.word(self.backend, link.hosts[1 - side], &mut random);
             self.ends.push(End {
                 host,
@@ -100,7 +103,7 @@ impl<'b, B: Backend> Body<'b, B> {
                 random,
                 depth: link.sends as usize,
                 is_active: link.active[side],
-                doom,
+                planned,
                 posted: 0,
                 ops: VecDeque::new(),
                 silent: 0,
@@ -219,7 +222,7 @@ impl<'b, B: Backend> Body<'b, B> {
     }
 }
 
-impl Doom {
+impl PlannedFailure {
     /// What makes the responder deny access.
     pub(super) const DENIED: &[Self] = &[
         Self::WriteKey,
@@ -248,7 +251,7 @@ impl Doom {
 /// Bytes of the memory that grants nothing.
 const CLOSED_BYTES: usize = 4_096;
 
-/// Bytes of each region beyond whose end doomed requests reach.
+/// Bytes of each region beyond whose end planned_to_fail requests reach.
 pub(super) const EDGE_BYTES: usize = 1 << 16;
 
 /// What stands in the region beyond whose end a host sends.

@@ -53,7 +53,7 @@ impl Op {
 
 /// A request that cannot succeed, or an end for another reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Doom {
+pub enum PlannedFailure {
     /// Write with a remote key that does not exist.
     WriteKey,
     /// Write to where nothing may be written.
@@ -90,7 +90,7 @@ pub enum Doom {
     NeverReady,
 }
 
-impl Doom {
+impl PlannedFailure {
     /// Every one.
     pub const ALL: &[Self] = &[
         Self::WriteKey,

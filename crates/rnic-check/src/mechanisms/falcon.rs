@@ -54,7 +54,7 @@ const MECHANISMS: &[Mechanism] = &[
         section: "4.1 to 4.6",
         what: "what the adaptive engine is told",
         left_out: "of CSIG's signals all but the longest delay of a hop; over sockets hops, ECN marks and CSIG, which \
-                   nobody reads there: the first two count as none, and who needs the third is refused",
+                   nothing reads there: the first two count as none, and who needs the third is refused",
     },
     Mechanism {
         section: "4.1 to 4.6",
@@ -67,7 +67,7 @@ const MECHANISMS: &[Mechanism] = &[
         section: "4.3",
         what: "each flow has a window; the sum is enforced, a single one only steers",
         left_out: "one sum over both sequence spaces: by the specification, and here, each of them may fill it, so \
-                   that twice as much may be under way; windows of their own for flows 5 to 8, which \
+                   that twice as much may be in flight; windows of their own for flows 5 to 8, which \
                    share the state of those four below",
     },
     tested("4.3", "a packet takes the flow whose window is open furthest"),

@@ -15,7 +15,7 @@ use super::mapping::{Mapping, Rdma};
 use super::request::Requests;
 use super::room::CreditUse;
 use super::serve::Serving;
-use super::upper::{Nobody, handle};
+use super::upper::{NoUpperLayer, handle};
 use super::{ALARMS_MAX, FalconEnd, Link, Nic, Schedule, TIMER_ENTRIES};
 use crate::completion::WcStatus;
 use crate::core::Core;
@@ -114,7 +114,7 @@ impl FalconEnd {
             nvme.leave(verbs, core);
         }
         let Link { connection, adaptive, .. } = &mut *link;
-        connection.die(core.now, &mut nic.resources, &mut Nobody);
+        connection.die(core.now, &mut nic.resources, &mut NoUpperLayer);
         nic.released.extend(connection.take_kept().map(|rsn| handle(slot, rsn)));
         nic.ended.add(connection.delivery());
         connection.leave(&mut nic.adaptives[*adaptive].1);

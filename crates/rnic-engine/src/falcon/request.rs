@@ -131,7 +131,7 @@ impl Requests {
         connection: &mut Connection,
     ) -> Submitted {
         let mut any = false;
-        while verbs.send.queue.has_unsent() && verbs.head.state.sends() && verbs.send.doom.is_none() {
+        while verbs.send.queue.has_unsent() && verbs.head.state.sends() && verbs.send.known_failure.is_none() {
             let counter = verbs.send.queue.next;
             let starts = verbs.send.queue.sent_of_next == 0;
             if starts && let Err(reason) = verbs.send.may_begin(&verbs.head, verbs.send.start) {
@@ -273,8 +273,8 @@ impl Requests {
         }
         while verbs.send.queue.head != verbs.send.queue.tail {
             let counter = verbs.send.queue.head;
-            if let Some((doomed, status)) = verbs.send.doom
-                && doomed == counter
+            if let Some((failing, status)) = verbs.send.known_failure
+                && failing == counter
             {
                 return verbs.complete_failed_head(core, status);
             }
@@ -297,9 +297,9 @@ impl Requests {
         let queue = &verbs.send.queue;
         let wqe = queue.get(counter);
         let is_handed_in = counter.wrapping_sub(queue.head) < queue.next.wrapping_sub(queue.head);
-        let is_doomed = verbs.send.doom.is_some_and(|(doomed, _)| doomed == counter);
+        let is_failing = verbs.send.known_failure.is_some_and(|(failing, _)| failing == counter);
         let is_finished = is_handed_in && self.of(counter).done == wqe.packets;
-        if is_finished && !is_doomed && wqe.state != WqeState::Completed {
+        if is_finished && !is_failing && wqe.state != WqeState::Completed {
             self.complete_entry(verbs, core, counter);
         }
     }

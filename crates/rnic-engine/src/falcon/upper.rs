@@ -79,9 +79,9 @@ impl<D: Dma> UpperLayer for Upper<'_, D> {
 
 /// Upper layer without effect: transactions that end with their connection complete no requests. A failed queue pair
 /// has flushed its requests, and a queue pair that is reset or destroyed discards them.
-pub(super) struct Nobody;
+pub(super) struct NoUpperLayer;
 
-impl UpperLayer for Nobody {
+impl UpperLayer for NoUpperLayer {
     fn push(&mut self, _: Time, _: &Request) -> PushReply {
         PushReply::InvalidCid
     }

@@ -151,7 +151,7 @@ impl Requester {
     /// Grants the credit of the packets in flight to other QPs, because a receiver that is not ready has dropped them.
     /// They use the space until the pause is over: one of them may carry what the receiver waits for.
     #[cold]
-    fn lend_credit(&mut self, verbs: &Verbs, core: &mut Core) {
+    fn grant_credit(&mut self, verbs: &Verbs, core: &mut Core) {
         self.has_lent = true;
         core.settle(verbs.head.peer(), self.window.in_flight());
     }
@@ -317,7 +317,7 @@ impl Requester {
     fn packets_allowed(&self, verbs: &Verbs, core: &Core) -> Result<(u32, u64), Option<WaitReason>> {
         let Verbs { head, send, .. } = verbs;
         let starts = send.queue.sent_of_next == 0;
-        if send.doom.is_some() {
+        if send.known_failure.is_some() {
             return Err(None);
         }
         if starts {
@@ -380,7 +380,7 @@ impl Requester {
     fn do_local_work(&mut self, verbs: &mut Verbs, core: &mut Core) -> bool {
         while verbs.send.local_is_next() {
             let Verbs { head, send, .. } = verbs;
-            if send.doom.is_some() {
+            if send.known_failure.is_some() {
                 return false;
             }
             if let Err(reason) = send.may_begin(head, self.window.una) {

@@ -364,7 +364,7 @@ impl Responder {
     /// packet that caused it is accepted after all.
     fn owe(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core, kind: AckKind) {
         let stands = |kind| matches!(kind, AckKind::NotReady(_) | AckKind::Refused(_));
-        // The report that packets were dropped is sent once; the report that others were kept can be sent again.
+        // The report that packets were dropped is sent once; the report that others were kept can be repeated.
         let folds = verbs.head.transport.places_writes_only
             && self.owes == Some(AckKind::Gap)
             && matches!(kind, AckKind::Nack(_));
@@ -435,7 +435,7 @@ impl Responder {
     }
 
     /// Handles a request for a queue pair that accepts none. When the queue pair failed because it refused a request,
-    /// and the refusal was lost, the refusal is sent again; otherwise nothing is sent.
+    /// and the refusal was lost, the refusal is repeated; otherwise nothing is sent.
     pub(crate) fn on_late(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core) -> RxOutcome {
         self.repeat_refusal(requester, verbs, core);
         RxOutcome::Dropped(core.drop_packet(DropReason::State))

@@ -31,7 +31,7 @@ pub(crate) struct SendHalf {
     /// First sequence number this queue pair has used, in the request space and in the response space.
     pub(crate) start: Seq,
     /// The entry that has failed and its status, while earlier entries are still in flight. No new packets are sent.
-    pub(crate) doom: Option<(u32, WcStatus)>,
+    pub(crate) known_failure: Option<(u32, WcStatus)>,
     /// `recv_WQE_SN` of the next request that consumes a receive.
     next_recv_sn: u32,
     /// `read_WQE_SN` of the next read or atomic.
@@ -49,7 +49,7 @@ impl SendHalf {
         Self {
             queue: SendQueue::new(attributes.max_send_wr, attributes.max_send_sge),
             start: Seq::UNSET,
-            doom: None,
+            known_failure: None,
             next_recv_sn: 0,
             next_read_sn: 0,
             fetches: 0,
@@ -200,8 +200,8 @@ impl SendHalf {
     pub(crate) fn mark_failed(&mut self, counter: u32, status: WcStatus) {
         let head = self.queue.head;
         let age = |other: u32| other.wrapping_sub(head);
-        if self.doom.is_none_or(|(doomed, _)| age(counter) < age(doomed)) {
-            self.doom = Some((counter, status));
+        if self.known_failure.is_none_or(|(failing, _)| age(counter) < age(failing)) {
+            self.known_failure = Some((counter, status));
         }
     }
 

@@ -139,7 +139,7 @@ fn a_responder_need_not_be_ready_to_send() {
     }
 }
 
-/// Nobody has told such a queue pair how often it may repeat. When its answer is lost for much longer than the eight
+/// Such a queue pair was not given a limit of retries. When its answer is lost for much longer than the eight
 /// timeouts that others are given, it waits with the requester, who decides.
 #[test]
 fn a_responder_that_is_not_ready_to_send_is_as_patient_as_its_requester() {

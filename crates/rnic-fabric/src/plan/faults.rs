@@ -125,9 +125,9 @@ pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
         .flat_map(|link| [topology.direction_name(link.a, link.b), topology.direction_name(link.b, link.a)])
         .collect();
     for (fault, index) in plan.faults.iter().zip(0..) {
-        if let Some(stranger) = fault.patterns().find(|pattern| !names.iter().any(|name| matches(pattern, name))) {
+        if let Some(unknown) = fault.patterns().find(|pattern| !names.iter().any(|name| matches(pattern, name))) {
             let example = names.first().map_or("", String::as_str);
-            let what = format!("`{stranger}` is no direction of this topology; directions have names like `{example}`");
+            let what = format!("`{unknown}` is no direction of this topology; directions have names like `{example}`");
             return Err(wrong(index, "links", what));
         }
         let delay = match fault.kind {

@@ -113,12 +113,12 @@ fn reject_unused_keys(raw: &raw::Nic, transport: &Profile) -> Result<(), PlanErr
         let what = format!("belongs to Falcon's NIC; transport `{name}` has `nic.cycle` alone");
         return raw.qp_cycle.map_or(Ok(()), |_| Err(PlanError::value("nic.qp_cycle", what)));
     }
-    let strangers = [
+    let unused = [
         ("nic.wqe_fetch", raw.wqe_fetch.is_some()),
         ("nic.wqe_batch", raw.wqe_batch.is_some()),
         ("nic.receive_buffer", raw.receive_buffer.is_some()),
     ];
-    let Some((key, _)) = strangers.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
+    let Some((key, _)) = unused.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
     let what =
         format!("Falcon's NIC has no such thing: remove it, or set it together with another transport than `{name}`");
     Err(PlanError::value(key, what))

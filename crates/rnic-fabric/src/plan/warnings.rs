@@ -41,12 +41,14 @@ impl Plan {
         // The longest timeout counts: a short one for few packets in flight is intended (IRN section 4.1).
         let (spec, value) = fitted::timeouts(&self.transport).max_by_key(|(_, value)| *value)?;
         let is_short = value > 0 && Duration::from_ps(value) < full;
-        is_short.then(|| format!(
-            "transport.{} is {}: under PFC packets may wait longer ({full} behind one full buffer) and be sent again \
-             although none is lost; 0, or 10s, where nothing else loses packets",
-            spec.name,
-            spec.show(value)
-        ))
+        is_short.then(|| {
+            format!(
+                "transport.{} is {}: under PFC packets may wait longer ({full} behind one full buffer) and be \
+             retransmitted although none is lost; 0, or 10s, where nothing else loses packets",
+                spec.name,
+                spec.show(value)
+            )
+        })
     }
 
     /// Warns about congestion control that uses ECN marks when no switch marks.

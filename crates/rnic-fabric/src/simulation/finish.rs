@@ -233,7 +233,7 @@ impl Simulation {
         let reorders = self.plan.faults.iter().any(|fault| !matches!(fault.kind, FaultKind::Slow { .. }));
         if report.packets_dropped == 0 && !reorders && report.timeouts > 0 && report.packets_retransmitted > 0 {
             found.push(format!(
-                "{} timeouts, and {} packets sent again, although nothing was lost: packets waited for longer than the \
+                "{} timeouts, and {} packets retransmitted, although nothing was lost: packets waited longer than the \
                  transport's timeout",
                 report.timeouts, report.packets_retransmitted
             ));

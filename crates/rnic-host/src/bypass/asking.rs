@@ -65,11 +65,11 @@ impl Questions {
             bell.send(&words).ok().map(|_| (place, bell))
         };
         let asked: ArrayVec<_, { NAMES as usize }> = Place::all(target.1).filter_map(ask).collect();
-        let is_anybody_there = !asked.is_empty();
-        if is_anybody_there {
+        let has_reader = !asked.is_empty();
+        if has_reader {
             self.0.push(Question { target, source, to, nonce, asked, until });
         }
-        is_anybody_there
+        has_reader
     }
 
     /// Handles an answer with `nonce` from the socket called `name`, from a process of this user. Returns the probe,

@@ -80,7 +80,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// When the system has no random numbers.
-    pub fn of_nobody(gsi: Arc<GsiPort>) -> io::Result<Self> {
+    pub fn without_owner(gsi: Arc<GsiPort>) -> io::Result<Self> {
         let secrets = Secrets::draw()?;
         let psn = Psn::new(secrets.stream("datagrams").bits() as u32);
         let manager = Manager::new(secrets.stream("connection manager"));

@@ -49,7 +49,7 @@ pub enum ObserveError {
     },
     /// The user ID of the process stands for several users in this user namespace.
     #[error(
-        "process {pid}: user {user} may be anybody in this user namespace: map the user, as `unshare --map-root-user` \
+        "process {pid}: user {user} may be any user in this user namespace: map the user, as `unshare --map-root-user` \
          does"
     )]
     Unmapped {

@@ -94,7 +94,7 @@ pub fn check(config: &PerfConfig, mtu_bytes: u32) -> Result<(), PerfError> {
 }
 
 fn check_against(config: &PerfConfig, choice: &TransportChoice, mtu_bytes: u32) -> Result<(), PerfError> {
-    // What NVMe takes is narrower.
+    // NVMe accepts narrower ranges.
     nvme::check(config, choice, mtu_bytes)?;
     check_ranges(config)?;
     order::check(config, choice, mtu_bytes)

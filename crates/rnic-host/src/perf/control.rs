@@ -184,7 +184,7 @@ impl Control {
         let start = nic.now();
         loop {
             let moved = nic.progress();
-            self.heed_events(nic);
+            self.process_events(nic);
             if let Some(message) = self.poll(nic)? {
                 return Ok(message);
             }
@@ -199,7 +199,7 @@ impl Control {
 
     /// Records when the connection manager reports that the remote end has disconnected. Other events have no meaning
     /// for the measuring end.
-    pub(crate) fn heed_events(&mut self, nic: &mut Nic) {
+    pub(crate) fn process_events(&mut self, nic: &mut Nic) {
         while let Some(event) = nic.poll_connection_event() {
             self.over |= matches!(event, ConnectionEvent::Disconnected(id) if id == self.id);
         }
@@ -208,7 +208,7 @@ impl Control {
     /// Checks, in the middle of a run, whether the remote end has disconnected, or has been silent for `idle` and that
     /// is too long.
     pub(crate) fn check(&mut self, nic: &mut Nic, idle: Duration, patience: Duration) -> Result<(), PerfError> {
-        self.heed_events(nic);
+        self.process_events(nic);
         // At this point a message can only be the end of the session.
         self.poll::<Answer>(nic)?;
         if idle > patience.saturating_mul(SILENCE_TIMEOUTS) {

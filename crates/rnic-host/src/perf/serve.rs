@@ -146,7 +146,7 @@ fn serve_session(
         }
     };
     let mut session = Session { pd, control, number, before, job: None, finished: false };
-    let result = session.obey(nic, config, order).and_then(|()| session.run(nic, config, waiting, go_on));
+    let result = session.execute(nic, config, order).and_then(|()| session.run(nic, config, waiting, go_on));
     served.problem = result.err().map(|error| error.to_string());
     if let Some(job) = &session.job {
         served.task = job.name();
@@ -191,13 +191,13 @@ impl Session {
             if let Some(event) = nic.poll_connection_event() {
                 moved = true;
                 let silent_for = nic.now().since(alive_at);
-                self.heed(nic, config, event, (waiting, silent_for))?;
+                self.process_event(nic, config, event, (waiting, silent_for))?;
             }
             if !waiting.is_empty() {
                 waiting.refuse(nic);
             }
             match self.control.poll::<Order>(nic) {
-                Ok(Some(order)) => self.obey(nic, config, order)?,
+                Ok(Some(order)) => self.execute(nic, config, order)?,
                 Ok(None) => {}
                 Err(PerfError::Ended { .. } | PerfError::Gone { .. }) if self.finished => return Ok(()),
                 Err(error) => return Err(error),
@@ -216,7 +216,7 @@ impl Session {
     }
 
     /// Handles a connection manager event, when no packet has arrived for this session for `silent_for`.
-    fn heed(
+    fn process_event(
         &mut self,
         nic: &mut Nic,
         config: &ServeConfig,
@@ -255,7 +255,7 @@ impl Session {
         }
     }
 
-    fn obey(&mut self, nic: &mut Nic, config: &ServeConfig, order: Order) -> Result<(), PerfError> {
+    fn execute(&mut self, nic: &mut Nic, config: &ServeConfig, order: Order) -> Result<(), PerfError> {
         match order {
             Order::Prepare { version, task, transport, impairment, round_trip_ps } => {
                 let sound = impairment.check();

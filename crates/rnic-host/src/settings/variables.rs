@@ -220,8 +220,8 @@ pub const VARIABLES: &[Variable] = &[
         option: "progress",
         value: "WHO",
         default: "auto",
-        meaning: "Who works while the program does not call the library: auto (a thread, and a signal to threads that \
-                  spin on memory), thread (no signals), off (nobody)",
+        meaning: "Progress while the program does not call the library: auto (by a thread, and by a signal to threads \
+                  that spin on memory), thread (no signals), off (none)",
         read: read_progress,
     },
     Variable {

@@ -26,7 +26,7 @@ pub fn check_control(policy: &ControlPolicy, seed: u64, steps: u64) -> Result<()
         let line_rate = [10, 40, 100, 400].map(BitRate::gbps)[random.below(4) as usize];
         let mut view = ControlView { now: Time::ZERO, line_rate, mtu: 1024, in_flight: 0 };
         let (mut state, first) = (policy.start)(&params, &view);
-        let mut twin = state;
+        let mut copy = state;
         let bad = |step, what| Violation { policy: policy.name, seed, step, what };
         check_actions(&first, line_rate).map_err(|what| bad(0, what))?;
         let interest = (policy.interest)(&params);
@@ -36,8 +36,8 @@ pub fn check_control(policy: &ControlPolicy, seed: u64, steps: u64) -> Result<()
             view.in_flight = random.below(500);
             let event = draw_event(&mut random);
             let actions = (policy.on_event)(&mut state, &event, &view, &params);
-            let again = (policy.on_event)(&mut twin, &event, &view, &params);
-            if actions != again || state != twin {
+            let again = (policy.on_event)(&mut copy, &event, &view, &params);
+            if actions != again || state != copy {
                 return Err(bad(step, format!("{event:?} gave {actions:?} once and {again:?} once")));
             }
             check_actions(&actions, line_rate).map_err(|what| bad(step, format!("{event:?}: {what}")))?;

@@ -30,7 +30,7 @@ pub fn check_paths(policy: &PathPolicy, seed: u64, steps: u64) -> Result<(), Vio
         let params = draw_params(policy.params, &mut random, use_defaults);
         let mut view = PathView { now: Time::ZERO, flow_hash: random.bits() };
         let (mut state, mut label) = (policy.start)(&params, &view);
-        let mut twin = state;
+        let mut copy = state;
         for step in 0..steps {
             let bad = |what| Violation { policy: policy.name, seed, step, what };
             view.now += Duration::from_ns(random.between(1, 10_000));
@@ -40,8 +40,8 @@ pub fn check_paths(policy: &PathPolicy, seed: u64, steps: u64) -> Result<(), Vio
                 _ => draw_choosing(&mut random),
             };
             let actions = (policy.on_event)(&mut state, &event, &view, &params);
-            let again = (policy.on_event)(&mut twin, &event, &view, &params);
-            if actions != again || state != twin {
+            let again = (policy.on_event)(&mut copy, &event, &view, &params);
+            if actions != again || state != copy {
                 return Err(bad(format!("{event:?} gave {actions:?} once and {again:?} once")));
             }
             if let PathEvent::Choosing { open, .. } = &event {

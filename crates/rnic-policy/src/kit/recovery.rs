@@ -53,7 +53,7 @@ struct Model<'p> {
     policy: &'p RecoveryPolicy,
     params: Params,
     state: PolicyState,
-    twin: PolicyState,
+    copy: PolicyState,
     now: Time,
     una: Seq,
     next: Seq,
@@ -72,7 +72,7 @@ impl<'p> Model<'p> {
             policy,
             params,
             state,
-            twin: state,
+            copy: state,
             now: Time::ZERO,
             una: start,
             next: start,
@@ -189,8 +189,8 @@ impl<'p> Model<'p> {
             sacked: (self.policy.placement == Placement::PlaceOutOfOrder).then_some(&ring),
         };
         let actions = (self.policy.on_event)(&mut self.state, &event, &view, &self.params);
-        let again = (self.policy.on_event)(&mut self.twin, &event, &view, &self.params);
-        if actions != again || self.state != self.twin {
+        let again = (self.policy.on_event)(&mut self.copy, &event, &view, &self.params);
+        if actions != again || self.state != self.copy {
             return Err(format!("{event:?} gave {actions:?} once and {again:?} once"));
         }
         if let Some(range) = actions.retransmit

@@ -45,7 +45,7 @@ pub(super) struct Run<'a> {
     reads_reports: bool,
     pub(super) view: ControlView,
     pub(super) state: PolicyState,
-    twin: PolicyState,
+    copy: PolicyState,
     carried: Option<Carried>,
     in_force: Flows,
     ecn: u16,
@@ -60,7 +60,7 @@ impl<'a> Run<'a> {
         check_flow(&flow, reads_reports)?;
         let in_force = Flows::new(&flow, flows as usize);
         let carried = (policy.reports.carry)(&mut state).filter(|_| flows == 1);
-        Ok(Self { policy, params, reads_reports, view, state, twin: state, carried, in_force, ecn: 0 })
+        Ok(Self { policy, params, reads_reports, view, state, copy: state, carried, in_force, ecn: 0 })
     }
 
     fn step(&mut self, random: &mut RandomStream) -> Result<(), String> {
@@ -70,8 +70,8 @@ impl<'a> Run<'a> {
         let report = self.draw(random);
         let event = ControlEvent::Reported(report);
         let actions = (self.policy.on_event)(&mut self.state, &event, &self.view, self.params);
-        let again = (self.policy.on_event)(&mut self.twin, &event, &self.view, self.params);
-        if actions != again || self.state != self.twin {
+        let again = (self.policy.on_event)(&mut self.copy, &event, &self.view, self.params);
+        if actions != again || self.state != self.copy {
             return Err(format!("{event:?} gave {actions:?} once and {again:?} once"));
         }
         if actions.tick_after.is_some() {

@@ -23,7 +23,7 @@ pub fn check_schedule(policy: &SchedulePolicy, seed: u64, steps: u64) -> Result<
         let params = draw_params(policy.params, &mut random, use_defaults);
         let mut view = ScheduleView { now: Time::ZERO, line_rate: BitRate::gbps(100), active: 1 };
         let (mut state, first) = (policy.start)(&params, &view);
-        let mut twin = state;
+        let mut copy = state;
         let bad = |step, what| Violation { policy: policy.name, seed, step, what };
         check_actions(&first).map_err(|what| bad(0, what))?;
         for step in 1..=steps {
@@ -36,8 +36,8 @@ pub fn check_schedule(policy: &SchedulePolicy, seed: u64, steps: u64) -> Result<
                 _ => ScheduleEvent::Served { bytes: random.between(0, 1 << 20) },
             };
             let actions = (policy.on_event)(&mut state, &event, &view, &params);
-            let again = (policy.on_event)(&mut twin, &event, &view, &params);
-            if actions != again || state != twin {
+            let again = (policy.on_event)(&mut copy, &event, &view, &params);
+            if actions != again || state != copy {
                 return Err(bad(step, format!("{event:?} gave {actions:?} once and {again:?} once")));
             }
             check_actions(&actions).map_err(|what| bad(step, format!("{event:?}: {what}")))?;

@@ -105,7 +105,7 @@ impl Control for Dcqcn {
     fn on_event(&mut self, event: &ControlEvent, view: &ControlView, params: &Params) -> ControlActions {
         match *event {
             ControlEvent::Cnp => return self.cut(view, params),
-            ControlEvent::Nacked { lost: true } | ControlEvent::TimedOut if self.heeds_loss(view, params) => {
+            ControlEvent::Nacked { lost: true } | ControlEvent::TimedOut if self.reacts_to_loss(view, params) => {
                 return self.cut(view, params);
             }
             ControlEvent::Sent { bytes } if self.active != 0 => {
@@ -158,7 +158,7 @@ impl Dcqcn {
     }
 
     /// Returns whether a loss counts as a CNP now.
-    fn heeds_loss(&mut self, view: &ControlView, params: &Params) -> bool {
+    fn reacts_to_loss(&mut self, view: &ControlView, params: &Params) -> bool {
         let since = view.now.as_ps().saturating_sub(self.cut_at_ps);
         if !params.is_on(CUT_ON_LOSS) || (self.has_cut != 0 && since < params.get(CNP_INTERVAL)) {
             return false;

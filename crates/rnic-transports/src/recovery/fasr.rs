@@ -44,7 +44,7 @@ pub struct Fasr {
     /// 1 while recovering.
     recovering: u32,
     /// 1 after an FNACK, timeout or plain NAK was processed, until the next new acknowledgement.
-    heeded: u32,
+    acted_on: u32,
 }
 
 const RTO_LOW: usize = 0;
@@ -99,7 +99,7 @@ impl Recovery for Fasr {
 
 impl Fasr {
     fn on_ack(&mut self, view: &WindowView<'_>) {
-        self.heeded = 0;
+        self.acted_on = 0;
         if view.una.get() > self.sack_high || view.una == view.next {
             *self = Self::zeroed();
         }
@@ -134,7 +134,7 @@ impl Fasr {
             (self.lost, self.overflow) = (u32::from(report.lost), u32::from(report.overflow));
         }
         // All other causes are either processed already or not a loss.
-        if report.cause != LossCause::Misplaced || self.heeded != 0 {
+        if report.cause != LossCause::Misplaced || self.acted_on != 0 {
             return None;
         }
         self.enter(view);
@@ -143,7 +143,7 @@ impl Fasr {
 
     /// Handles a plain NAK: the receiver does not keep packets now.
     fn go_back(&mut self, view: &WindowView<'_>) -> Option<SeqRange> {
-        if self.heeded != 0 {
+        if self.acted_on != 0 {
             return None;
         }
         self.enter(view);
@@ -155,7 +155,7 @@ impl Fasr {
         if self.recovering == 0 {
             self.sack_high = view.una.get();
         }
-        (self.recovering, self.heeded) = (1, 1);
+        (self.recovering, self.acted_on) = (1, 1);
     }
 
     /// Returns the range that the receiver is missing, as far as is known.

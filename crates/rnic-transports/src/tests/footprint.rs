@@ -78,7 +78,7 @@ Generated from the footprints of the profiles by `make generate`; a test holds i
 
 Counted is what a transport adds to the context that every RoCE adapter keeps for a queue pair (256 bytes, FaSR section
 V-A), with its default options: state, bitmaps as wide as its windows, sequence numbers of work requests, what all queue
-pairs share. Not counted are congestion control, and what is kept for each packet under way: with `falcon`, whose
+pairs share. Not counted are congestion control, and what is kept for each packet in flight: with `falcon`, whose
 recovery goes by when packets left, a time, counters and flags (in our software 48 bytes). Where its receivers keep
 packets beyond their windows (`out_of_window=keep`), their bitmaps are wider than counted. Bitmaps of `roce-sr` and
 `roce-ar` are as wide as our model allows, since the adapter's own are not public.

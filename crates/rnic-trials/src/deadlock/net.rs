@@ -507,7 +507,7 @@ impl Net {
             Message::Packet(packet) => *to == nic && packet.body.rsn() == Some(rsn),
             _ => false,
         });
-        let (nic, connection, message) = self.air.swap_remove(found.expect("it is under way"));
+        let (nic, connection, message) = self.air.swap_remove(found.expect("it is in flight"));
         let Message::Packet(packet) = message else { unreachable!("found as a packet") };
         self.receive(nic, connection, &packet);
         self.drain(nic, connection);

@@ -186,7 +186,7 @@ impl Cm {
     /// Makes all messages use the general services interface `gsi` from now on, as real RoCEv2 peers require.
     pub(super) fn manage(&mut self, gsi: &Arc<GsiPort>) -> Result<()> {
         if self.gsi.is_none() {
-            let strays = Endpoint::of_nobody(Arc::clone(gsi));
+            let strays = Endpoint::without_owner(Arc::clone(gsi));
             let strays = strays.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
             gsi.manage();
             self.gsi = Some((Arc::clone(gsi), strays));

@@ -95,7 +95,7 @@ impl SharedServer {
         self.sent = 0;
     }
 
-    /// Restarts responses at `fetch`, to which the requester has gone back: everything from there on is sent again.
+    /// Restarts responses at `fetch`, to which the requester has gone back: everything from there on is retransmitted.
     pub(in crate::roce) fn repeat(&mut self, fetch: Fetch) {
         while let Some(last) = self.jobs.back() {
             let started = self.jobs.len() == 1 && self.sent > 0;

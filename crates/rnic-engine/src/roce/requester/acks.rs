@@ -177,7 +177,7 @@ impl Requester {
             if wqe.op.is_fetch() && wqe.end() > self.window.una {
                 return wqe.first.max(self.window.una);
             }
-            assert!(counter != send.queue.next, "a fetch is under way");
+            assert!(counter != send.queue.next, "a fetch is in flight");
             counter = counter.wrapping_add(1);
         }
     }
@@ -237,7 +237,7 @@ impl Requester {
         self.window.repeat_all(&verbs.head.transport, &bits);
         self.pause = Deadline::after(core.now, timer.wait());
         self.shared.arm(&verbs.head, core, self.pause);
-        self.lend_credit(verbs, core);
+        self.grant_credit(verbs, core);
     }
 
     /// Handles the responder's refusal of the request at `una`.

@@ -61,7 +61,7 @@ impl Credits {
     }
 
     /// Processes the credits of an acknowledgement; returns whether more may be sent than before.
-    fn heed(&mut self, aeth: Aeth) -> bool {
+    fn update(&mut self, aeth: Aeth) -> bool {
         let Syndrome::Ack { credits } = aeth.syndrome else { return false };
         let Some(receives) = receives_of(credits) else {
             return std::mem::replace(&mut self.heard, Heard::Uncounted) == Heard::Count;
@@ -110,7 +110,7 @@ impl ConnShared {
     /// Processes the credits of an acknowledgement; returns whether more may be sent than before.
     #[cold]
     pub(in crate::roce) fn on_credits(&mut self, aeth: Aeth) -> bool {
-        self.extra.credits_mut().is_some_and(|credits| credits.heed(aeth))
+        self.extra.credits_mut().is_some_and(|credits| credits.update(aeth))
     }
 }
 
@@ -145,29 +145,29 @@ mod tests {
         let mut credits = Credits::default();
         assert!(credits.covers(1_000), "nothing has been heard");
         credits.begin(true);
-        assert!(credits.heed(said(0, 2)), "two receives, one of them for what is under way");
+        assert!(credits.update(said(0, 2)), "two receives, one of them for what is under way");
         assert_eq!([1, 2].map(|ahead| credits.covers(ahead)), [true, false]);
         credits.begin(true);
         credits.begin(false);
         assert_eq!([0, 1].map(|ahead| credits.covers(ahead)), [true, false]);
-        assert!(!credits.heed(said(1, 1)), "says no more than is known");
-        assert!(!credits.heed(said(0, 2)), "and an old one less");
-        assert!(credits.heed(said(3, 1)));
+        assert!(!credits.update(said(1, 1)), "says no more than is known");
+        assert!(!credits.update(said(0, 2)), "and an old one less");
+        assert!(credits.update(said(3, 1)));
         assert_eq!([1, 2].map(|ahead| credits.covers(ahead)), [true, false]);
-        assert!(!credits.heed(Aeth { syndrome: Syndrome::RnrNak { timer: 5 }, msn: Serial::new(9) }), "no credits");
+        assert!(!credits.update(Aeth { syndrome: Syndrome::RnrNak { timer: 5 }, msn: Serial::new(9) }), "no credits");
     }
 
     #[test]
     fn i20_numbers_wrap() {
         let first = (1 << 24) - 3;
         let mut credits = Credits { begun: Serial::new(first), limit: Serial::new(first), heard: Heard::Count };
-        assert!(credits.heed(said(first, 4)));
+        assert!(credits.update(said(first, 4)));
         for _ in 0..4 {
             assert!(credits.covers(1));
             credits.begin(true);
         }
         assert!(credits.covers(0) && !credits.covers(1));
-        assert!(credits.heed(said(1, 3)));
+        assert!(credits.update(said(1, 3)));
         assert_eq!([3, 4].map(|ahead| credits.covers(ahead)), [true, false]);
     }
 
@@ -175,11 +175,11 @@ mod tests {
     #[test]
     fn i20_without_a_count_there_is_no_limit() {
         let mut credits = Credits::default();
-        assert!(!credits.heed(said(0, 31)), "it was free before");
-        assert!(!credits.heed(said(0, 1)) && credits.covers(1_000));
+        assert!(!credits.update(said(0, 31)), "it was free before");
+        assert!(!credits.update(said(0, 1)) && credits.covers(1_000));
         let mut held = Credits::default();
-        held.heed(said(0, 0));
+        held.update(said(0, 0));
         assert!(!held.covers(1));
-        assert!(held.heed(said(0, 31)) && held.covers(1));
+        assert!(held.update(said(0, 31)) && held.covers(1));
     }
 }

@@ -44,7 +44,7 @@ impl Host {
 
     fn arrive_at_nic(&mut self, now: Time, entry: &Entry, network: &mut Network) {
         if entry.is_pause_frame() {
-            return self.heed_pause_frame(now, entry);
+            return self.on_pause_frame(now, entry);
         }
         let packet = self.peek_headers(entry, network);
         let nic = self.nic_mut();

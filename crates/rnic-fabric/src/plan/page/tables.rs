@@ -256,7 +256,7 @@ const TRANSPORT: Section = Section {
             "number, or `bdp`",
             No("the transport's own"),
             r#""bdp""#,
-            "packets of a queue pair under way, where the transport has such a cap; `bdp`: what fills the \
+            "packets of a queue pair in flight, where the transport has such a cap; `bdp`: what fills the \
             longest path of this topology",
         ),
         key(

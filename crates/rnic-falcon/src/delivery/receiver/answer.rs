@@ -24,7 +24,7 @@ use super::DeliveryReceiver;
 #[derive(Clone, Debug)]
 pub(crate) struct Nacks {
     waiting: LazyQueue<Waiting>,
-    /// The first final NACK, sent because the upper layer has failed. It is sent again when the connection is
+    /// The first final NACK, sent because the upper layer has failed. It is repeated when the connection is
     /// terminated.
     refusal: Option<Box<Waiting>>,
 }
