@@ -1,7 +1,7 @@
-//! Takes the fingerprint of everything that the result of a run depends on: the sources of the rooms below the fabric,
-//! of trials, and the versions of what they use. Results that were kept are valid for as long as it stays the same; a
-//! change of the report, the command or the host does not touch it. How it is compiled stands beside it: what is
-//! measured depends on that too.
+//! Computes the fingerprint of everything that the result of a run depends on: the sources of the crates below the
+//! fabric, of trials, and the versions of their dependencies. Stored results are valid as long as it stays the same; a
+//! change of the report, the command or the host does not affect it. The build settings are recorded beside it, because
+//! measured results depend on them too.
 
 use std::env;
 use std::fs;
@@ -12,7 +12,8 @@ use std::process::Command;
 use sha2::{Digest, Sha256};
 
 fn main() -> io::Result<()> {
-    // Asked when it runs: a build directory may serve several checkouts, and this program is built for one of them.
+    // Read at run time, because a build directory may serve several checkouts, and this program is built for one of
+    // them.
     let crate_dir = env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
     let root = Path::new(&crate_dir).join("../..");
     let mut files = vec![root.join("Cargo.lock")];
@@ -27,7 +28,7 @@ fn main() -> io::Result<()> {
     for file in files {
         let name = file.strip_prefix(&root).unwrap_or(&file).display().to_string();
         let content = fs::read(&file)?;
-        // Lengths keep one file's end from being taken for the next one's beginning.
+        // Includes the length, so that moving bytes from one file to the next changes the digest.
         digest.update(format!("{name} {}\n", content.len()));
         digest.update(content);
     }
@@ -37,11 +38,11 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// What decides how fast the same sources run: level of optimisation, compiler, instructions that it may use.
+/// Describes what determines how fast the same sources run: level of optimisation, compiler, permitted instructions.
 fn build() -> io::Result<String> {
     let said = |name: &str| env::var(name).unwrap_or_default();
     let output = Command::new(said("RUSTC")).arg("--version").output()?;
-    // It goes into brackets, and has some of its own.
+    // The text is printed inside brackets, so its own brackets are removed.
     let compiler = String::from_utf8_lossy(&output.stdout).replace(['(', ')'], "");
     let (level, features) = (said("OPT_LEVEL"), said("CARGO_CFG_TARGET_FEATURE"));
     Ok(format!("opt-level {level}, {}, {features}", compiler.trim()))
@@ -59,7 +60,7 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// The rooms in which a run happens, simulated or tried.
+/// The crates in which a run executes, simulated or as a trial.
 const ROOMS: [&str; 10] = [
     "rnic-base",
     "rnic-wire",

@@ -1,46 +1,46 @@
-//! What is not called, where, why, and what is called instead: the one table.
+//! Table of banned calls: scope, reason and replacement of each.
 //!
-//! The check `banned` holds it over production code; what clippy can hold too is generated from here into clippy.toml
-//! (see [`crate::generate`]), so that an editor shows it and tests are covered.
+//! The check `banned` applies it to production code; the part that clippy can check too is generated from here into
+//! clippy.toml (see [`crate::generate`]), so that editors show it and tests are covered.
 
 use crate::rooms::Kind;
 
-/// One thing that is not done.
+/// One ban.
 #[derive(Debug)]
 pub struct Ban {
-    /// The name of the ban, which is also the word of its marker comment.
+    /// Name of the ban, which is also the word of its marker comment.
     pub id: &'static str,
-    /// How it is recognised.
+    /// Pattern by which it is recognised.
     pub what: What,
-    /// Where it holds.
+    /// Packages in which it applies.
     pub scope: Scope,
-    /// Why.
+    /// Reason for the ban.
     pub because: &'static str,
-    /// What to do.
+    /// Replacement to use.
     pub instead: &'static str,
-    /// Whether a comment `// <id>: <reason>` on the line, or right above it, lifts the ban there.
+    /// True when a comment `// <id>: <reason>` on the line, or directly above it, lifts the ban there.
     pub can_be_lifted: bool,
-    /// Files in which it does not hold.
+    /// Files in which it does not apply.
     pub but: &'static [But],
     /// Entries for clippy.toml.
     pub clippy: &'static [Clippy],
 }
 
-/// A file in which a ban does not hold.
+/// A file in which a ban does not apply.
 #[derive(Debug)]
 pub struct But {
-    /// Its path from the root of the tree.
+    /// Path from the root of the tree.
     pub path: &'static str,
-    /// Why not.
+    /// Reason for the exception.
     pub because: &'static str,
 }
 
-/// How a banned thing is recognised.
+/// Pattern by which a banned item is recognised.
 #[derive(Clone, Copy, Debug)]
 pub enum What {
-    /// A path that begins with one of these; `core` and `alloc` count as `std`.
+    /// Paths that begin with one of these; `core` and `alloc` count as `std`.
     Paths(&'static [&'static str]),
-    /// A call of one of these macros.
+    /// Calls of one of these macros.
     Macros(&'static [&'static str]),
     /// The types `f32` and `f64` and their literals, outside functions that print.
     Floats,
@@ -48,14 +48,14 @@ pub enum What {
     StaticMut,
 }
 
-/// Where a ban holds.
+/// Packages in which a ban applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Every package of the tree.
     Everywhere,
-    /// Every core room.
+    /// Every core crate.
     Core,
-    /// These rooms.
+    /// These crates.
     Rooms(&'static [&'static str]),
 }
 
@@ -71,7 +71,7 @@ pub enum Clippy {
 use Clippy::{Method, Type};
 
 impl Scope {
-    /// Whether the ban holds in the package called `name`.
+    /// Returns whether the ban applies in the package called `name`.
     pub fn covers(self, name: &str) -> bool {
         match self {
             Self::Everywhere => true,
@@ -102,7 +102,7 @@ pub const BANS: &[Ban] = &[
         scope: Scope::Core,
         because: "it counts nanoseconds, and two kinds of duration invite mistakes",
         instead: "use rnic_base::Duration",
-        // A crate from outside may ask for it in its interface.
+        // The interface of an external crate may require it.
         can_be_lifted: true,
         but: &[],
         clippy: &[],
@@ -122,7 +122,8 @@ pub const BANS: &[Ban] = &[
     },
     Ban {
         id: "socket",
-        // Addresses (`std::net::IpAddr`, `SocketAddr`) are plain data and stay legal: headers and captures need them.
+        // Addresses (`std::net::IpAddr`, `SocketAddr`) are plain data and remain allowed: headers and captures need
+        // them.
         what: What::Paths(&[
             "std::net::TcpListener",
             "std::net::TcpStream",
@@ -240,7 +241,7 @@ pub const BANS: &[Ban] = &[
         id: "static-mut",
         what: What::StaticMut,
         scope: Scope::Everywhere,
-        because: "nobody can say who changes it",
+        because: "any code may change it unseen",
         instead: "keep the state in a value that the caller owns",
         can_be_lifted: false,
         but: &[],

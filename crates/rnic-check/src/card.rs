@@ -1,11 +1,12 @@
-//! The card at the head of every room: who am I, what may I use, where does what belong.
+//! The header block (card) at the head of every crate root: purpose, permitted dependencies, and what belongs into the
+//! crate.
 
 use std::collections::BTreeMap;
 
 /// The six headings, in order, below the line `ROOM name (colour: note)`.
 pub const HEADINGS: [&str; 6] = ["Purpose", "May use", "Must not", "Add here", "Not here", "Proved by"];
 
-/// How carefully a room is changed.
+/// Colours, by the care that changes to a crate need.
 pub const COLOURS: [&str; 3] = ["green", "amber", "red"];
 
 const TITLE: &str = "ROOM";
@@ -13,9 +14,9 @@ const TITLE: &str = "ROOM";
 /// A card as read from the documentation of a crate root.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Card {
-    /// The room's name.
+    /// Name of the crate.
     pub name: String,
-    /// What stands in parentheses behind the name: a colour, then a note.
+    /// Text in parentheses behind the name: a colour, then a note.
     pub colour: String,
     /// Line of each heading, from 1.
     pub lines: BTreeMap<&'static str, usize>,
@@ -63,17 +64,17 @@ impl Card {
         }
     }
 
-    /// What stands under `heading`; empty when it is missing.
+    /// Returns the text under `heading`; empty when it is missing.
     pub fn text(&self, heading: &str) -> &str {
         self.texts.get(heading).map_or("", String::as_str)
     }
 
-    /// The colour alone: the word before the note.
+    /// Returns the colour alone: the word before the note.
     pub fn colour_word(&self) -> &str {
         self.colour.split(':').next().unwrap_or_default().trim()
     }
 
-    /// The rooms named under `May use`.
+    /// Returns the crates named under `May use`.
     pub fn may_use(&self) -> Vec<&str> {
         let is_name_char = |c: char| c.is_ascii_alphanumeric() || c == '-';
         self.text("May use").split(|c| !is_name_char(c)).filter(|word| word.starts_with("rnic-")).collect()

@@ -1,24 +1,24 @@
-//! What a check says when something is wrong.
+//! Findings of checks.
 
 use core::fmt;
 
-/// One departure from the rules: where, which rule, what was found and what to do instead.
+/// One violation of a rule: its location, the rule, the problem and the correction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     /// Path from the root of the tree, with `/`.
     pub path: String,
     /// Line, counted from 1; 1 when the finding is about the whole file.
     pub line: usize,
-    /// Name of the rule.
+    /// Name of the violated rule.
     pub rule: &'static str,
-    /// What was found.
+    /// Description of the problem.
     pub what: String,
-    /// What would be right.
+    /// Correction.
     pub instead: String,
 }
 
 impl Finding {
-    /// A finding at `path:line`.
+    /// Returns a finding at `path:line`.
     pub fn new(
         path: impl Into<String>,
         line: usize,

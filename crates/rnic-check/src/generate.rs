@@ -1,5 +1,5 @@
-//! Texts that are made from one declaration: ARCHITECTURE's table of rooms from the cards, the clippy.toml files from
-//! the bans, the page of mechanisms from the tables and the names of tests.
+//! Generates texts from single declarations: ARCHITECTURE's table of crates from their headers, the clippy.toml files
+//! from the bans, the page of mechanisms from the tables and the names of tests.
 
 use core::fmt::Write as _;
 
@@ -9,11 +9,11 @@ use crate::mechanisms;
 use crate::rooms::{Kind, ROOMS};
 use crate::tree::Tree;
 
-/// The page with the table of rooms.
+/// Page with the table of crates.
 pub const MAP: &str = "ARCHITECTURE.md";
-/// Begins the generated part of ARCHITECTURE.md.
+/// Marker at the beginning of the generated part of ARCHITECTURE.md.
 pub const ROOMS_BEGIN: &str = "<!-- rooms:begin -->";
-/// Ends the generated part of ARCHITECTURE.md.
+/// Marker at the end of the generated part of ARCHITECTURE.md.
 pub const ROOMS_END: &str = "<!-- rooms:end -->";
 
 /// One generated file.
@@ -21,13 +21,14 @@ pub const ROOMS_END: &str = "<!-- rooms:end -->";
 pub struct Generated {
     /// Path from the root of the tree.
     pub path: String,
-    /// The whole text the file should have, or what is missing so that it cannot be made.
+    /// Complete text that the file should have, or the missing input because of which it cannot be generated.
     pub text: Result<String, String>,
-    /// What is said when the file has another text.
+    /// Text of the finding when the file has another text.
     pub stale: &'static str,
 }
 
-/// Everything that is generated. A page that does not exist is not made: that it is missing is another check's finding.
+/// Returns everything that is generated. A page that does not exist is not created: another check reports that it is
+/// missing.
 pub fn all(tree: &Tree) -> Vec<Generated> {
     let map = tree.file(MAP).and_then(|file| file.text()).map(|text| Generated {
         path: MAP.to_owned(),
@@ -56,7 +57,7 @@ fn with_rooms(text: &str, table: &str) -> Result<String, String> {
     Ok(format!("{before}{ROOMS_BEGIN}\n{table}{ROOMS_END}{after}"))
 }
 
-/// The rooms that exist, in the order of the table of rooms, as a Markdown table.
+/// Returns a Markdown table of the crates that exist, in the order of [`crate::rooms`].
 fn rooms_table(tree: &Tree) -> String {
     let mut table = "| room | purpose | may use | add here |\n|---|---|---|---|\n".to_owned();
     for room in ROOMS {

@@ -1,4 +1,4 @@
-//! Style is a test: what the house promises about its own text, held by code.
+//! Tests of project style: the rules for the project's own source and documents, checked by code.
 //!
 //! ```text
 //! ROOM     rnic-check (red: a rule here binds every other room)
@@ -11,10 +11,10 @@
 //! ```
 //!
 //! In the spirit of TigerBeetle's `tidy.zig` and rust-analyzer's `tidy.rs`. A rule is a function from a [`Tree`] to
-//! [`Finding`]s. The tables that people edit are [`rooms`] (who may use whom), [`bans`] (what is not called, and what
-//! instead), [`mechanisms`] (what the papers describe, and tests must name) and `ratchet.toml` (what is too long
-//! today). Rust is read by `syn`, Markdown by `pulldown-cmark`: comments, strings and test modules do not confuse the
-//! rules.
+//! [`Finding`]s. The tables that are edited by hand are [`rooms`] (permitted dependencies between crates), [`bans`]
+//! (banned calls and their replacements), [`mechanisms`] (mechanisms that the papers describe and tests must name) and
+//! `ratchet.toml` (items that are too long at present). Rust is parsed by `syn`, Markdown by `pulldown-cmark`, so
+//! comments, strings and test modules do not confuse the rules.
 
 pub mod bans;
 pub mod card;
@@ -32,7 +32,7 @@ pub use checks::{CHECKS, Check};
 pub use finding::Finding;
 pub use tree::{SourceFile, Tree};
 
-/// Runs every check; the findings are in order of path and line.
+/// Runs every check; returns the findings in order of path and line.
 pub fn run_all(tree: &Tree) -> Vec<Finding> {
     let mut findings: Vec<Finding> = CHECKS.iter().flat_map(|check| (check.run)(tree)).collect();
     findings.sort();

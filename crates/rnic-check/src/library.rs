@@ -1,4 +1,4 @@
-//! The modules of one crate, and where paths within it lead.
+//! The modules of one crate, and the resolution of paths within it.
 //!
 //! Approximate where names are not enough: globs are not followed, and a module within a file counts as its file.
 
@@ -8,10 +8,10 @@ use crate::rust_source::RustSource;
 use crate::tree::Tree;
 use crate::tree::manifest::Package;
 
-/// A module's path from the root of its crate; the root's is empty.
+/// Path of a module from the root of its crate; the root's path is empty.
 pub type ModulePath = Vec<String>;
 
-/// The production modules of a crate's library, or of its program where it has no library.
+/// The production modules of a crate's library, or of its program when it has no library.
 pub struct Library<'tree> {
     modules: BTreeMap<ModulePath, (&'tree str, &'tree RustSource)>,
 }
@@ -30,18 +30,18 @@ impl<'tree> Library<'tree> {
         tree.packages().iter().filter_map(move |package| Some((package, libraries.remove(package.dir.as_str())?)))
     }
 
-    /// Every module with its file and source, in order of path.
+    /// Returns every module with its file and source, in order of path.
     pub fn modules(&self) -> impl Iterator<Item = (&ModulePath, &'tree str, &'tree RustSource)> {
         self.modules.iter().map(|(module, (path, source))| (module, *path, *source))
     }
 
-    /// The file of `module`.
+    /// Returns the file of `module`.
     pub fn file(&self, module: &[String]) -> Option<&'tree str> {
         self.modules.get(module).map(|(path, _)| *path)
     }
 
-    /// Returns what `path`, as it stands in `module`, is called from the root of the crate. Names that modules hand on
-    /// are followed to where they come from. `None` when it leads out of the crate, or to something local.
+    /// Returns the path, from the root of the crate, of the item that `path` refers to in `module`. Re-exported names
+    /// are followed to their source. Returns `None` when the path leads out of the crate, or to a local item.
     pub fn resolve(&self, module: &[String], path: &[String]) -> Option<ModulePath> {
         self.follow(module, path, HOPS_MAX)
     }
@@ -76,7 +76,7 @@ impl<'tree> Library<'tree> {
         }
     }
 
-    /// The part of `item`, a path from the root, that is a module.
+    /// Returns the part of `item`, a path from the root, that is a module.
     pub fn module_of<'path>(&self, item: &'path [String]) -> &'path [String] {
         let known = (0..=item.len()).rev().find(|length| self.modules.contains_key(&item[..*length]));
         &item[..known.unwrap_or(0)]
@@ -87,7 +87,7 @@ fn with(module: &[String], name: &str) -> ModulePath {
     module.iter().cloned().chain([name.to_owned()]).collect()
 }
 
-/// The module that the file at `path` is, in the crate whose sources are in `folder`.
+/// Returns the module in the file at `path`, in the crate whose sources are in `folder`.
 fn module_of_file(path: &str, folder: &str, root: &str) -> Option<ModulePath> {
     let inside = path.strip_prefix(folder)?.strip_suffix(".rs")?;
     if inside == root {
@@ -99,5 +99,5 @@ fn module_of_file(path: &str, folder: &str, root: &str) -> Option<ModulePath> {
     Some(inside.trim_end_matches("/mod").split('/').map(str::to_owned).collect())
 }
 
-/// Modules that hand a name on, one after the other.
+/// Maximum number of re-exports that are followed for one name.
 const HOPS_MAX: u32 = 8;

@@ -1,4 +1,4 @@
-//! Runs every check over the tree around the current directory, or writes what is generated.
+//! Runs every check over the tree around the current directory, or writes the generated files.
 
 use std::path::Path;
 use std::process::ExitCode;

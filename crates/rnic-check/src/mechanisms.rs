@@ -1,9 +1,9 @@
-//! The mechanisms that the papers describe, and how a test says which of them it checks.
+//! The mechanisms that the papers describe, and the naming of tests that check them.
 //!
 //! The tables are [`PAPERS`]; a further paper is a file in `mechanisms/` and a line there. A test names a mechanism by
-//! the beginning of its function's name: `i7_...` checks I-7, `r3_r4_...` checks R-3 and R-4. Names, and not comments,
-//! because they are what a failing run prints. `docs/mechanisms.md` is generated from the tables and the tests; the
-//! check `mechanisms` finds ids without a test, and names that stand for no id.
+//! the beginning of its function's name: `i7_...` checks I-7, `r3_r4_...` checks R-3 and R-4. Names are used rather
+//! than comments, because a failing run prints them. `docs/mechanisms.md` is generated from the tables and the tests;
+//! the check `mechanisms` finds ids without a test, and names with an unknown id.
 
 mod falcon;
 mod fasr;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use crate::rust_source::{RustSource, Token, TokenKind};
 use crate::tree::Tree;
 
-/// The page that is generated.
+/// Path of the generated page.
 pub const PAGE: &str = "docs/mechanisms.md";
 
 /// Every paper whose mechanisms must have tests.
@@ -24,33 +24,33 @@ pub const PAPERS: &[Paper] = &[irn::PAPER, fasr::PAPER, falcon::PAPER, falcon::P
 /// A paper and its mechanisms.
 #[derive(Debug)]
 pub struct Paper {
-    /// What its ids begin with; small in names of tests.
+    /// Prefix of its ids; in lower case in names of tests.
     pub mark: &'static str,
-    /// Name and place of publication.
+    /// Name of the paper and place of publication.
     pub name: &'static str,
-    /// Numbered from 1, without gaps.
+    /// Mechanisms, numbered from 1 without gaps.
     pub mechanisms: &'static [Mechanism],
-    /// Numbers of those that are known to have no test yet. The list may only get shorter.
+    /// Numbers of the mechanisms that are known to have no test yet. The list may only get shorter.
     pub gaps: &'static [usize],
 }
 
-/// Something that must really be there.
+/// A mechanism that the implementation must have.
 #[derive(Debug)]
 pub struct Mechanism {
-    /// What it is, in a line.
+    /// Description, in one line.
     pub what: &'static str,
-    /// Section of the paper.
+    /// Section of the paper that describes it.
     pub section: &'static str,
-    /// What no test checks, and why; empty when nothing is left out.
+    /// Aspects that no test checks, and the reason; empty when nothing is left out.
     pub left_out: &'static str,
 }
 
-/// The name of a mechanism: I-7 is the seventh of the paper with the mark I.
+/// Id of a mechanism: I-7 is the seventh of the paper with the mark I.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id {
     /// Mark of the paper.
     pub mark: &'static str,
-    /// Number in it.
+    /// Number within the paper.
     pub number: usize,
 }
 
@@ -60,20 +60,20 @@ impl fmt::Display for Id {
     }
 }
 
-/// A function that is run as a test.
+/// A test function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Test {
     /// Path of its file.
     pub path: String,
     /// Line of its name.
     pub line: usize,
-    /// Its name.
+    /// Name of the function.
     pub name: String,
-    /// It is not run with the others.
+    /// True when the test is ignored by default.
     pub is_ignored: bool,
 }
 
-/// Every test function of the tree, those inside macro calls too.
+/// Returns every test function of the tree, including those inside macro calls.
 pub fn tests(tree: &Tree) -> Vec<Test> {
     let of_file = |(path, source): (&str, &RustSource)| {
         functions(&source.tokens)
@@ -88,7 +88,7 @@ pub fn tests(tree: &Tree) -> Vec<Test> {
     tree.rust().map(|(file, source)| (file.path.as_str(), source)).flat_map(of_file).collect()
 }
 
-/// Functions as (first words of their attributes, line, name).
+/// Returns functions as (first words of their attributes, line, name).
 fn functions(tokens: &[Token]) -> Vec<(Vec<String>, usize, String)> {
     let mut found = Vec::new();
     let mut attributes = Vec::new();
@@ -112,7 +112,7 @@ fn functions(tokens: &[Token]) -> Vec<(Vec<String>, usize, String)> {
     found
 }
 
-/// The index of the token that closes the group opened at `open`.
+/// Returns the index of the token that closes the group opened at `open`.
 fn end_of_group(tokens: &[Token], open: usize) -> usize {
     let mut depth = 0_usize;
     for (index, token) in tokens.iter().enumerate().skip(open) {
@@ -126,11 +126,11 @@ fn end_of_group(tokens: &[Token], open: usize) -> usize {
     tokens.len()
 }
 
-/// The ids that the name of a test begins with: its first words, while they are the mark of one of `papers` and a
-/// number.
+/// Returns the ids at the beginning of a test's name: its first words, as long as they are the mark of one of `papers`
+/// and a number.
 ///
 /// # Errors
-/// The word that looks like an id and is none.
+/// The word that looks like an id but is unknown.
 pub fn ids(papers: &[Paper], name: &str) -> Result<Vec<Id>, String> {
     let mut found = Vec::new();
     for word in name.split('_') {
@@ -150,7 +150,7 @@ pub fn ids(papers: &[Paper], name: &str) -> Result<Vec<Id>, String> {
     Ok(found)
 }
 
-/// The tests that name each mechanism; those that are not run with the others do not count.
+/// Returns the tests that name each mechanism; ignored tests are not counted.
 pub fn coverage(papers: &[Paper], tests: &[Test]) -> BTreeMap<Id, Vec<Test>> {
     let mut coverage: BTreeMap<Id, Vec<Test>> = BTreeMap::new();
     for test in tests.iter().filter(|test| !test.is_ignored) {
@@ -169,7 +169,7 @@ Generated by `make generate` from the tables in `crates/rnic-check/src/mechanism
 The last column says what no test checks, and why.
 ";
 
-/// The text of [`PAGE`].
+/// Returns the text of [`PAGE`].
 pub fn page(papers: &[Paper], tests: &[Test]) -> String {
     let coverage = coverage(papers, tests);
     let mut page = HEAD.to_owned();
@@ -185,7 +185,7 @@ pub fn page(papers: &[Paper], tests: &[Test]) -> String {
     page
 }
 
-/// Tests by file, each file once.
+/// Formats links to tests by file, each file once.
 fn links(tests: &[Test]) -> String {
     let mut by_file: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for test in tests {
@@ -195,7 +195,7 @@ fn links(tests: &[Test]) -> String {
     by_file.into_iter().map(cell).collect::<Vec<_>>().join("; ")
 }
 
-/// A path without what all paths have: `rnic-engine/irn_mechanisms/order.rs`.
+/// Returns a path without the parts that all paths have: `rnic-engine/irn_mechanisms/order.rs`.
 fn short(path: &str) -> String {
     let parts = path.split('/').filter(|part| !matches!(*part, "crates" | "src" | "tests"));
     parts.collect::<Vec<_>>().join("/")

@@ -1,33 +1,33 @@
 //! Limits with exceptions that may only shrink.
 //!
-//! The exceptions are in `ratchet.toml` in this crate's directory. An entry gives exactly today's amount: the check
+//! The exceptions are in `ratchet.toml` in this crate's directory. An entry states the exact present amount: the check
 //! fails when the amount grows, and when it falls and the entry is not lowered in the same change.
 
 use crate::finding::Finding;
 use crate::tree::Tree;
 
-/// The list of exceptions.
+/// Path of the list of exceptions.
 pub const RATCHET: &str = "crates/rnic-check/ratchet.toml";
 
-/// A limit on something that is counted.
+/// A limit on a counted property.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
-    /// The rule in findings.
+    /// Name of the rule in findings.
     pub rule: &'static str,
-    /// The table of exceptions in `ratchet.toml`.
+    /// Name of the table of exceptions in `ratchet.toml`.
     pub table: &'static str,
-    /// The things that are counted, in the plural; the key of the amount in an exception.
+    /// Unit of the count, in the plural; also the key of the amount in an exception.
     pub unit: &'static str,
-    /// The most that is allowed without an exception.
+    /// Maximum without an exception.
     pub most: usize,
-    /// The way to get below the limit.
+    /// Advice for getting below the limit.
     pub remedy: &'static str,
 }
 
-/// Something that was counted.
+/// An item and its count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// Its file or folder.
+    /// Path of its file or folder.
     pub path: String,
     /// Line, from 1.
     pub line: usize,
@@ -35,7 +35,7 @@ pub struct Counted {
     pub name: Option<String>,
     /// Its description in a finding, such as `fn f` or `the file`.
     pub subject: String,
-    /// The count.
+    /// Count, in the unit of the limit.
     pub amount: usize,
 }
 
@@ -49,7 +49,7 @@ struct Exception {
 }
 
 /// Returns a finding for everything in `counted` that is above the limit without an exception, and for each exception
-/// that is no longer true.
+/// that is no longer accurate.
 pub fn judge(tree: &Tree, limit: Limit, counted: &[Counted]) -> Vec<Finding> {
     let (exceptions, mut findings) = exceptions(tree, limit);
     for found in counted.iter().filter(|found| found.amount > limit.most) {
@@ -116,7 +116,7 @@ fn judge_exception(tree: &Tree, limit: Limit, exception: &Exception, now: Option
 }
 
 fn exceptions(tree: &Tree, limit: Limit) -> (Vec<Exception>, Vec<Finding>) {
-    // That it does not parse is the business of the check `parses`.
+    // A file that does not parse is reported by the check `parses`.
     let Some(Ok(table)) = tree.file(RATCHET).and_then(|file| file.text()).map(str::parse::<toml::Table>) else {
         return (Vec::new(), Vec::new());
     };

@@ -1,33 +1,33 @@
-//! Who may use whom: the one table of rooms.
+//! The table of crates ("rooms") and their permitted dependencies.
 //!
-//! Arrows go down only. A row for a room that does not exist yet is the plan for it. What a card says under `May use`
-//! and what a Cargo.toml depends on are both held against this table.
+//! Dependencies lead only to crates with an earlier row. A row for a crate that does not exist yet is the plan for it.
+//! Both `May use` in crate headers and the dependencies in Cargo.toml are checked against this table.
 
-/// How far a room is from the outside world.
+/// Distance of a crate from the outside world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Decides what happens in a run: no clock, entropy, socket, thread, file or hash order inside.
+    /// Determines what happens in a run: uses no clock, entropy, socket, thread, file or hash order.
     Core,
-    /// Touches the world: sockets, threads, files, people.
+    /// Interacts with the outside world: sockets, threads, files, users.
     Edge,
 }
 
-/// One room: a crate under `crates/`, or one with a directory of its own ([`dir_of`]).
+/// One crate, under `crates/` or in a directory of its own ([`dir_of`]).
 #[derive(Debug)]
 pub struct Room {
-    /// The name of its package, which is also that of its directory, but for [`dir_of`].
+    /// Name of its package, which is also that of its directory, except for those in [`dir_of`].
     pub name: &'static str,
-    /// Which rules it lives under.
+    /// Type of the crate, which determines the rules that apply to it.
     pub kind: Kind,
-    /// Rooms it may depend on.
+    /// Crates on which it may depend.
     pub may_use: &'static [&'static str],
-    /// Rooms that its tests and benches may depend on besides.
+    /// Further crates on which its tests and benches may depend.
     pub tests_may_use: &'static [&'static str],
-    /// Whether `unsafe` may stand in it, and why.
+    /// Reason why it may contain `unsafe`; `None` when it may not.
     pub unsafe_because: Option<&'static str>,
 }
 
-/// Every room, from the ground up.
+/// Every crate, from the lowest layer up.
 pub const ROOMS: &[Room] = &[
     Room { name: "rnic-base", kind: Kind::Core, may_use: &[], tests_may_use: &[], unsafe_because: None },
     Room { name: "rnic-wire", kind: Kind::Core, may_use: &["rnic-base"], tests_may_use: &[], unsafe_because: None },
@@ -36,7 +36,7 @@ pub const ROOMS: &[Room] = &[
         name: "rnic-transports",
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-policy"],
-        // An algorithm is shown to work inside the engine it was written for.
+        // Tests show that an algorithm works inside the engine for which it was written.
         tests_may_use: &["rnic-wire", "rnic-engine"],
         unsafe_because: None,
     },
@@ -44,7 +44,8 @@ pub const ROOMS: &[Room] = &[
         name: "rnic-fae",
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-policy"],
-        // Its programs come through the contract; tests run the real one, and the benchmark prints what trials measure.
+        // The policies that it runs are passed through the policy interface; tests use the real one, and the benchmark
+        // prints what trials measure.
         tests_may_use: &["rnic-transports", "rnic-trials"],
         unsafe_because: None,
     },
@@ -52,8 +53,8 @@ pub const ROOMS: &[Room] = &[
         name: "rnic-falcon",
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-wire", "rnic-policy", "rnic-fae"],
-        // Windows and gates take policies through the contract; only tests name real ones. What a search for deadlocks
-        // is made of serves tests of the transaction layer too.
+        // Windows and gates use policies through the policy interface; only tests name real ones. The components of the
+        // deadlock search also serve tests of the transaction layer.
         tests_may_use: &["rnic-transports", "rnic-trials"],
         unsafe_because: None,
     },
@@ -82,14 +83,14 @@ pub const ROOMS: &[Room] = &[
         name: "rnic-engine",
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-wire", "rnic-policy", "rnic-falcon", "rnic-fae", "rnic-nvme"],
-        // The engine takes policies through the contract; only its tests name real ones.
+        // The engine uses policies through the policy interface; only its tests name real ones.
         tests_may_use: &["rnic-transports"],
         unsafe_because: None,
     },
     Room {
         name: "rnic-fabric",
         kind: Kind::Core,
-        // Of rnic-nvme the device: a drive that its own host uses needs no engine.
+        // Only the device of rnic-nvme is used: a drive that its own host uses needs no engine.
         may_use: &["rnic-base", "rnic-wire", "rnic-policy", "rnic-transports", "rnic-engine", "rnic-nvme"],
         tests_may_use: &[],
         unsafe_because: None,
@@ -164,7 +165,7 @@ pub const ROOMS: &[Room] = &[
     Room { name: "rnic-check", kind: Kind::Edge, may_use: &[], tests_may_use: &[], unsafe_because: None },
 ];
 
-/// Outside crates that a core room may not depend on, with the reason.
+/// External crates on which a core crate may not depend, with the reason.
 pub const CRATES_NOT_IN_CORE: &[(&str, &str)] = &[
     ("ahash", "its hash order differs between runs and machines"),
     ("chrono", "it reads the wall clock"),
@@ -183,18 +184,18 @@ pub const CRATES_NOT_IN_CORE: &[(&str, &str)] = &[
     ("tracing", "a core room hands out trace events; it does not print"),
 ];
 
-/// The directory of the room called `name`. Tests that need both bodies stand beside the rooms, where people look for
-/// tests.
+/// Returns the directory of the crate called `name`. Tests that need both drivers, simulator and host, are in `tests`,
+/// where they are expected.
 pub fn dir_of(name: &str) -> String {
     if name == "rnic-conformance" { "tests".to_owned() } else { format!("crates/{name}") }
 }
 
-/// Whether the package in `dir` must be a room.
+/// Returns whether the package in `dir` must be in the table.
 pub fn is_room_dir(dir: &str) -> bool {
     dir.starts_with("crates/") || dir == "tests"
 }
 
-/// The room called `name`.
+/// Returns the entry of the crate called `name`.
 pub fn room(name: &str) -> Option<&'static Room> {
     ROOMS.iter().find(|room| room.name == name)
 }

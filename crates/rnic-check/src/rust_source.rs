@@ -1,7 +1,7 @@
-//! One Rust file, as tokens and as syntax.
+//! One Rust file, as tokens and as a syntax tree.
 //!
-//! Two views, because each sees what the other cannot: the flat token list reaches into macro calls, which `syn` leaves
-//! alone; the syntax tree knows what an item is. Neither has comments: [`RustSource::comments_above`] reads the text.
+//! Both views are needed: the flat token list covers macro calls, which `syn` does not parse; the syntax tree
+//! identifies items. Neither has comments: [`RustSource::comments_above`] reads the text.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -14,25 +14,25 @@ use syn::visit::{self, Visit};
 pub struct RustSource {
     /// The syntax tree.
     pub syntax: syn::File,
-    /// Every token in order, groups opened up.
+    /// All tokens in order, with groups flattened.
     pub tokens: Vec<Token>,
-    /// Everything that `use` brings in outside test code.
+    /// All names that `use` imports outside test code.
     pub imports: Vec<Import>,
     lines: Vec<String>,
     test_lines: Vec<RangeInclusive<usize>>,
     use_lines: Vec<RangeInclusive<usize>>,
 }
 
-/// A token and the line it begins on.
+/// A token and the line on which it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// What it is.
+    /// Type of the token.
     pub kind: TokenKind,
     /// Line, from 1.
     pub line: usize,
 }
 
-/// What a token is.
+/// Type of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     /// A name or keyword.
@@ -54,7 +54,7 @@ pub enum TokenKind {
 pub struct Import {
     /// The name in this file; `*` for a glob.
     pub alias: String,
-    /// The whole path it stands for; for a glob, the path before the `*`.
+    /// Full path that it stands for; for a glob, the path before the `*`.
     pub path: Vec<String>,
     /// Line, from 1.
     pub line: usize,
@@ -63,23 +63,23 @@ pub struct Import {
 /// A path as written outside `use`, such as `time::Instant::now`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathUse {
-    /// Its segments.
+    /// Segments of the path.
     pub segments: Vec<String>,
-    /// Whether it begins with `::`.
+    /// True when it begins with `::`.
     pub is_absolute: bool,
-    /// Whether it names a macro that is called here.
+    /// True when it names a macro that is called here.
     pub is_macro_call: bool,
     /// Line, from 1.
     pub line: usize,
 }
 
 impl Token {
-    /// Whether it is the name or keyword `name`.
+    /// Returns whether the token is the name or keyword `name`.
     pub fn is_ident(&self, name: &str) -> bool {
         matches!(&self.kind, TokenKind::Ident(found) if found == name)
     }
 
-    /// The name, when it is one.
+    /// Returns the name or keyword, when the token is one.
     pub fn ident(&self) -> Option<&str> {
         if let TokenKind::Ident(name) = &self.kind { Some(name) } else { None }
     }
@@ -106,32 +106,32 @@ impl RustSource {
         Ok(Self { syntax, tokens, imports, lines, test_lines, use_lines })
     }
 
-    /// Whether `line` belongs to an item that exists only under `cfg(test)`.
+    /// Returns whether `line` belongs to an item that exists only under `cfg(test)`.
     pub fn is_test_line(&self, line: usize) -> bool {
         self.test_lines.iter().any(|range| range.contains(&line))
     }
 
-    /// Lines of test items.
+    /// Returns the number of lines of test items.
     pub fn test_line_count(&self) -> usize {
         (1..=self.lines.len()).filter(|line| self.is_test_line(*line)).count()
     }
 
-    /// Lines that are not of test items.
+    /// Returns the number of lines outside test items.
     pub fn production_line_count(&self) -> usize {
         self.lines.len() - self.test_line_count()
     }
 
-    /// The text of `line`.
+    /// Returns the text of `line`.
     pub fn line(&self, line: usize) -> &str {
         self.lines.get(line.wrapping_sub(1)).map_or("", String::as_str)
     }
 
-    /// Number of lines.
+    /// Returns the number of lines.
     pub fn line_count(&self) -> usize {
         self.lines.len()
     }
 
-    /// Every path outside `use` and outside test items, aliases not yet resolved.
+    /// Returns every path outside `use` and outside test items, with aliases not yet resolved.
     pub fn paths(&self) -> Vec<PathUse> {
         let mut paths = Vec::new();
         let mut index = 0;
@@ -151,7 +151,7 @@ impl RustSource {
         paths
     }
 
-    /// `path` with its first segment replaced by what this file imports under that name.
+    /// Returns `path` with its first segment replaced by the path that this file imports under that name.
     pub fn resolve(&self, path: &PathUse) -> Vec<String> {
         let import = if path.is_absolute { None } else { self.import_of(&path.segments[0]) };
         match import {
@@ -160,12 +160,12 @@ impl RustSource {
         }
     }
 
-    /// What this file imports as `alias`.
+    /// Returns the import called `alias` in this file.
     pub fn import_of(&self, alias: &str) -> Option<&Import> {
         self.imports.iter().find(|import| import.alias == alias)
     }
 
-    /// The comment lines that belong to `line`: at its own end, and directly above it or above the statement or
+    /// Returns the comment lines that belong to `line`: at its own end, and directly above it or above the statement or
     /// attributes that lead to it; the nearest first.
     pub fn comments_above(&self, line: usize) -> Vec<&str> {
         let own = self.line(line).find("//").map(|start| &self.line(line)[start..]);
@@ -184,7 +184,8 @@ impl RustSource {
     }
 }
 
-/// Whether a line of code is unfinished, so that the next line belongs to the same statement, or is an attribute.
+/// Returns whether a line of code is unfinished, so that the next line belongs to the same statement, or is an
+/// attribute.
 fn continues_below(text: &str) -> bool {
     text.starts_with("#[") || !(text.is_empty() || text.ends_with([';', '{', '}', ',']))
 }
@@ -216,7 +217,7 @@ fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
     }
 }
 
-/// The path that begins at `start`, and the index behind it; `None` when none begins there.
+/// Returns the path that begins at `start`, and the index after it; `None` when none begins there.
 fn path_at(tokens: &[Token], start: usize) -> Option<(PathUse, usize)> {
     let kind_at = |index: usize| tokens.get(index).map(|token| &token.kind);
     let before = start.checked_sub(1).and_then(kind_at);
@@ -237,13 +238,13 @@ fn path_at(tokens: &[Token], start: usize) -> Option<(PathUse, usize)> {
     Some((PathUse { segments, is_absolute: is_after_sep, is_macro_call, line: tokens[start].line }, next))
 }
 
-/// Whether an attribute is `cfg` of something that only a test build has.
+/// Returns whether an attribute is a `cfg` that is true only in a test build.
 pub fn is_test_only(attribute: &syn::Attribute) -> bool {
     let syn::Meta::List(list) = &attribute.meta else { return false };
     list.path.is_ident("cfg") && syn::parse2::<Cfg>(list.tokens.clone()).is_ok_and(|cfg| cfg.needs_test())
 }
 
-/// A condition in `cfg(...)`, as far as the question "only in tests?" needs it.
+/// A condition in `cfg(...)`, reduced to what determines whether it is true only in tests.
 enum Cfg {
     Test,
     All(Vec<Cfg>),
@@ -284,7 +285,7 @@ impl syn::parse::Parse for Cfg {
     }
 }
 
-/// Walks the items of a file, noting test items and imports.
+/// Visitor of the items of a file that records test items and imports.
 #[derive(Default)]
 struct ItemSpans {
     imports: Vec<Import>,
@@ -355,12 +356,12 @@ impl<'ast> Visit<'ast> for ItemSpans {
     }
 }
 
-/// First and last line of a span.
+/// Returns the first and last line of a span.
 pub fn lines_of(span: proc_macro2::Span) -> RangeInclusive<usize> {
     span.start().line..=span.end().line
 }
 
-/// The attributes of an item.
+/// Returns the attributes of an item.
 pub fn item_attributes(item: &syn::Item) -> &[syn::Attribute] {
     match item {
         syn::Item::Const(item) => &item.attrs,
@@ -381,9 +382,10 @@ pub fn item_attributes(item: &syn::Item) -> &[syn::Attribute] {
     }
 }
 
-/// The longest function of each name, in lines from `fn` to the closing brace, with the line it begins on.
+/// Returns the longest function of each name, in lines from `fn` to the closing brace, with the line on which it
+/// begins.
 ///
-/// Read from tokens, so that functions written inside macro calls (`proptest! { fn ... }`) count too.
+/// Uses tokens, so that functions inside macro calls (`proptest! { fn ... }`) are counted too.
 pub fn function_lengths(source: &RustSource) -> BTreeMap<String, (usize, usize)> {
     let mut longest = BTreeMap::new();
     for (index, pair) in source.tokens.windows(2).enumerate() {
@@ -398,7 +400,7 @@ pub fn function_lengths(source: &RustSource) -> BTreeMap<String, (usize, usize)>
     longest
 }
 
-/// The line on which the body of a function ends, given the tokens behind its name; `None` when it has no body.
+/// Returns the line on which the body of a function ends, given the tokens after its name; `None` when it has no body.
 fn body_end(tokens: &[Token]) -> Option<usize> {
     let mut depth = 0_usize;
     let mut body_depth = None;
@@ -406,7 +408,7 @@ fn body_end(tokens: &[Token]) -> Option<usize> {
         match token.kind {
             TokenKind::Punct(';') if depth == 0 => return None,
             TokenKind::Open(delimiter) => {
-                // A brace right after `<` or `,` is a constant generic argument in the signature.
+                // A brace directly after `<` or `,` is a constant generic argument in the signature.
                 let before = index.checked_sub(1).map(|before| &tokens[before].kind);
                 let is_generic = matches!(before, Some(TokenKind::Punct('<' | ',')));
                 if depth == 0 && delimiter == Delimiter::Brace && !is_generic {

@@ -1,4 +1,4 @@
-//! The files that the checks look at: the real tree, or an invented one in a test.
+//! The files that are checked: the real tree, or a synthetic one in a test.
 
 pub mod manifest;
 pub mod modules;
@@ -12,7 +12,7 @@ use crate::rust_source::RustSource;
 use manifest::Package;
 use modules::Reach;
 
-/// Files larger than this are listed but not read: none of the checks has anything to say about their text.
+/// Size limit in bytes above which files are listed but not read, because no check uses the text of such files.
 const READ_BYTES_MAX: u64 = 4 << 20;
 
 /// Every file of the project that version control does not ignore.
@@ -22,20 +22,20 @@ pub struct Tree {
     reach: OnceCell<BTreeMap<String, Reach>>,
 }
 
-/// One file.
+/// One file of the tree.
 pub struct SourceFile {
     /// Path from the root of the tree, with `/`.
     pub path: String,
     /// Size in bytes.
     pub bytes: u64,
-    /// Whether its owner may execute it.
+    /// True when its owner may execute it.
     pub is_executable: bool,
     text: Option<String>,
     rust: OnceCell<Result<RustSource, syn::Error>>,
 }
 
 impl Tree {
-    /// Reads the tree under `root`, leaving out what `.gitignore` leaves out, `.git` itself and Cargo's target
+    /// Reads the tree under `root`, except for files that `.gitignore` excludes, `.git` itself and Cargo's target
     /// directories under any name.
     ///
     /// # Errors
@@ -59,18 +59,18 @@ impl Tree {
         Ok(Self::from_files(files))
     }
 
-    /// A tree of invented files, each a path and its text.
+    /// Returns a tree of synthetic files, each a path and its text.
     pub fn invent<P: Into<String>, T: Into<String>>(files: impl IntoIterator<Item = (P, T)>) -> Self {
         Self::from_files(files.into_iter().map(|(path, text)| SourceFile::invent(path, text)))
     }
 
-    /// A tree of these files.
+    /// Returns a tree of these files.
     pub fn from_files(files: impl IntoIterator<Item = SourceFile>) -> Self {
         let files = files.into_iter().map(|file| (file.path.clone(), file)).collect();
         Self { files, packages: OnceCell::new(), reach: OnceCell::new() }
     }
 
-    /// The workspace root at or above `start`: the nearest directory whose Cargo.toml has a `[workspace]`.
+    /// Returns the workspace root at or above `start`: the nearest directory whose Cargo.toml has a `[workspace]`.
     pub fn find_root(start: &Path) -> Option<PathBuf> {
         let is_root = |dir: &&Path| {
             fs::read_to_string(dir.join("Cargo.toml"))
@@ -79,22 +79,22 @@ impl Tree {
         start.ancestors().find(is_root).map(Path::to_path_buf)
     }
 
-    /// Every file, in order of path.
+    /// Returns every file, in order of path.
     pub fn files(&self) -> impl Iterator<Item = &SourceFile> {
         self.files.values()
     }
 
-    /// Every file whose name ends in `suffix`.
+    /// Returns every file whose name ends in `suffix`.
     pub fn files_ending(&self, suffix: &str) -> impl Iterator<Item = &SourceFile> {
         self.files().filter(move |file| file.path.ends_with(suffix))
     }
 
-    /// The file at `path`.
+    /// Returns the file at `path`.
     pub fn file(&self, path: &str) -> Option<&SourceFile> {
         self.files.get(path)
     }
 
-    /// Whether `path` is a file or a directory of the tree; the empty path is its root.
+    /// Returns whether `path` is a file or a directory of the tree; the empty path is its root.
     pub fn exists(&self, path: &str) -> bool {
         let inside = format!("{path}/");
         path.is_empty()
@@ -102,41 +102,41 @@ impl Tree {
             || self.files.range(inside.clone()..).next().is_some_and(|(found, _)| found.starts_with(&inside))
     }
 
-    /// Every Cargo package, in order of directory.
+    /// Returns every Cargo package, in order of directory.
     pub fn packages(&self) -> &[Package] {
         self.packages.get_or_init(|| self.files_ending("Cargo.toml").filter_map(Package::read).collect())
     }
 
-    /// The package whose directory is the nearest around `path`.
+    /// Returns the package in the innermost directory that contains `path`.
     pub fn package_of(&self, path: &str) -> Option<&Package> {
         self.packages().iter().filter(|package| package.holds(path)).max_by_key(|package| package.dir.len())
     }
 
-    /// The file that carries the card of `package`: its library, or its program when there is no library.
+    /// Returns the file that has the header (card) of `package`: its library, or its program when there is no library.
     pub fn root_file(&self, package: &Package) -> Option<&SourceFile> {
         self.file(&package.path("src/lib.rs")).or_else(|| self.file(&package.path("src/main.rs")))
     }
 
-    /// How each Rust file is reached from a crate root; a file that is missing here is dead.
+    /// Returns how each Rust file is reached from a crate root; a file that is missing here is dead.
     pub fn reach(&self) -> &BTreeMap<String, Reach> {
         self.reach.get_or_init(|| modules::reach(self))
     }
 
-    /// Rust files that end up in what we ship, with their parsed form: not tests, benches or examples.
+    /// Returns the parsed Rust files that are part of the product: no tests, benches or examples.
     pub fn production_rust(&self) -> impl Iterator<Item = (&SourceFile, &RustSource)> {
         let tests: BTreeSet<&str> =
             self.reach().iter().filter(|(_, reach)| **reach == Reach::Test).map(|(path, _)| path.as_str()).collect();
         self.rust().filter(move |(file, _)| !tests.contains(file.path.as_str()))
     }
 
-    /// Every Rust file that parses.
+    /// Returns every Rust file that parses.
     pub fn rust(&self) -> impl Iterator<Item = (&SourceFile, &RustSource)> {
         self.files_ending(".rs").filter_map(|file| Some((file, file.rust()?.as_ref().ok()?)))
     }
 }
 
 impl SourceFile {
-    /// A file that exists only in a test.
+    /// Returns a synthetic file for a test.
     pub fn invent(path: impl Into<String>, text: impl Into<String>) -> Self {
         let text = text.into();
         Self {
@@ -162,17 +162,17 @@ impl SourceFile {
         })
     }
 
-    /// The text; `None` when the file is not UTF-8 or too large to be read.
+    /// Returns the text; `None` when the file is not UTF-8 or too large to be read.
     pub fn text(&self) -> Option<&str> {
         self.text.as_deref()
     }
 
-    /// Lines with their numbers, from 1; none when there is no text.
+    /// Returns the lines with their numbers, from 1; none when there is no text.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text().unwrap_or_default().lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 
-    /// The file parsed as Rust; `None` when it is not a Rust file.
+    /// Returns the file parsed as Rust; `None` when it is not a Rust file.
     pub fn rust(&self) -> Option<&Result<RustSource, syn::Error>> {
         if !self.path.ends_with(".rs") {
             return None;
@@ -181,7 +181,7 @@ impl SourceFile {
         Some(self.rust.get_or_init(|| RustSource::parse(text)))
     }
 
-    /// Number of the first line for which `is_it` holds, or 1.
+    /// Returns the number of the first line for which `is_it` returns true, or 1.
     pub fn line_where(&self, is_it: impl Fn(&str) -> bool) -> usize {
         self.lines().find(|(_, line)| is_it(line)).map_or(1, |(number, _)| number)
     }

@@ -32,12 +32,12 @@ use crate::failure::one_line;
 #[command(name = "rnic", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = EPILOGUE)]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What `rnic` can do.
+/// The subcommands of `rnic`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Move a file through a lossy network, for real and simulated, and compare transports
@@ -102,20 +102,20 @@ fn below_zero(error: &clap::Error, words: &[String]) -> Option<String> {
         |word: &str| word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     // Of what begins with one dash, clap names the first letter.
     let is_it = |word: &str| is_negative(word) && word.starts_with(refused.as_str());
-    // What stands behind `--` is a program's.
+    // Arguments behind `--` belong to the program that is run.
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
     let pair = words[..end].windows(2).find(|pair| is_it(&pair[1]) && takes_value(&words[1], &pair[0]))?;
     Some(format!("{} {}: no value here is below zero", pair[0], pair[1]))
 }
 
-/// Whether `option` of the subcommand called `name` has a value behind it.
+/// Returns whether `option` of the subcommand `name` is followed by a value.
 fn takes_value(name: &str, option: &str) -> bool {
     let (command, long) = (Cli::command(), option.strip_prefix("--"));
     let mut known = command.find_subcommand(name).into_iter().flat_map(clap::Command::get_arguments);
     known.any(|one| long.is_some() && one.get_long() == long && one.get_action().takes_values())
 }
 
-/// What clap has to say, without its heading, usage and advice on help.
+/// Returns clap's message without its heading, usage and advice on help.
 fn complaint(text: &str) -> String {
     let is_said = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("For more information");
     let said: Vec<&str> = text.lines().take_while(is_said).collect();

@@ -1,8 +1,9 @@
-//! Charts and the page that carries them: one HTML file, readable without network, script or server.
+//! Charts and the HTML page that holds them: one file, readable without network, script or server.
 //!
-//! Pictures are inline SVG that takes its colours from the page's style sheet, so that one file serves a light and a
-//! dark theme and a printer. (`plotters` was tried for this: it writes colours and fonts into each element, so a
-//! theme would need a second picture.) What is simulated is hatched or dashed everywhere, and called so.
+//! Charts are inline SVG that takes its colours from the page's style sheet, so that one file serves a light theme, a
+//! dark theme and a printer. (`plotters` was tried for this: it writes colours and fonts into each element, so a second
+//! theme would need a second picture.) Simulated results are hatched or dashed in every chart, and labelled as
+//! simulated.
 
 mod bars;
 mod lines;
@@ -18,21 +19,21 @@ pub use page::{Facts, Figure, Page, Width};
 pub use ranges::{Range, RangeChart};
 pub use scale::Axis;
 
-/// Which colour stands for whom; the style sheet has the values.
+/// Colour of a bar, line or range, by its role in the comparison; the style sheet has the colour values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hue {
-    /// What suffers.
+    /// The subject that performs badly, such as go-back-N under loss.
     Warm,
-    /// What copes.
+    /// The subject that performs well, such as selective retransmission.
     Cool,
-    /// A third voice.
+    /// A third subject.
     Third,
     /// A reference.
     Plain,
 }
 
 impl Hue {
-    /// The class that the style sheet gives its colour.
+    /// Returns the class to which the style sheet assigns the colour.
     fn class(self) -> &'static str {
         match self {
             Self::Warm => "warm",
@@ -43,18 +44,18 @@ impl Hue {
     }
 }
 
-/// A straight line of a class that the style sheet knows.
+/// Draws a straight line of a class that the style sheet defines.
 fn line(class: &str, from: (f64, f64), to: (f64, f64)) -> Markup {
     let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(coordinate);
     html! { line class=(class) x1=(x1) y1=(y1) x2=(x2) y2=(y2) {} }
 }
 
-/// A point: a full `dot` or a hollow `ring`.
+/// Draws a point: a filled `dot` or a hollow `ring`.
 fn dot(class: &str, hue: Hue, at: (f64, f64)) -> Markup {
     html! { circle class={ (class) " " (hue.class()) } cx=(coordinate(at.0)) cy=(coordinate(at.1)) r="4.5" {} }
 }
 
-/// A coordinate in an SVG: a tenth of a pixel is enough, and shorter text is a smaller file.
+/// Formats a coordinate for an SVG: a tenth of a pixel is precise enough, and shorter text makes a smaller file.
 fn coordinate(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)

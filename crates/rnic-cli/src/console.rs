@@ -1,4 +1,4 @@
-//! What people see while a command runs: lines and progress on standard error.
+//! Output for users while a command runs: lines and progress on standard error.
 
 use std::io::{IsTerminal, Write};
 use std::process;
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 
-/// What shells report for a command that ended by an interrupt.
+/// Exit code that shells report for a command that was interrupted.
 const INTERRUPTED: i32 = 130;
 const TICK: Duration = Duration::from_millis(100);
 
-/// Writes one line for people; a closed standard error is no reason to stop.
+/// Writes one line for users; a closed standard error does not stop the command.
 pub fn line(text: &str) {
     let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
-/// Makes an interrupt end the process at once: files are written under another name first and renamed when whole, and
-/// the processes that we start end when we do, so nothing has to be tidied.
+/// Makes an interrupt end the process immediately. No cleanup is needed: files are written under a temporary name first
+/// and renamed when complete, and the child processes exit when this process does.
 pub fn end_on_interrupt() {
     let handler = || {
         line("\nrnic: interrupted");
@@ -28,7 +28,7 @@ pub fn end_on_interrupt() {
     }
 }
 
-/// A sign of life for work of unknown length.
+/// Shows a spinner during work of unknown length.
 pub fn spinner(what: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -38,8 +38,8 @@ pub fn spinner(what: &str) -> ProgressBar {
     bar
 }
 
-/// Writes a result: for people to standard output; or, with `--json`, its one JSON object there, and what is for people
-/// to standard error.
+/// Writes a result: text for users to standard output; or, with `--json`, one JSON object to standard output and the
+/// text for users to standard error.
 pub fn result(text: &str, json: Option<&impl serde::Serialize>) {
     match json {
         Some(value) => {
@@ -51,13 +51,14 @@ pub fn result(text: &str, json: Option<&impl serde::Serialize>) {
     }
 }
 
-/// Writes to standard output; answers whether somebody is still reading.
+/// Writes to standard output; returns whether it is still being read.
 pub fn try_print(text: &str) -> bool {
     let mut out = std::io::stdout();
     write!(out, "{text}").and_then(|()| out.flush()).is_ok()
 }
 
-/// Writes to standard output; a reader that has seen enough (`| head`) is no failure, all else is kept for [`lost`].
+/// Writes to standard output. A reader that closed the pipe (`| head`) is no failure; any other error is kept for
+/// [`lost`].
 pub fn print(text: &str) {
     let mut out = std::io::stdout();
     let written = write!(out, "{text}").and_then(|()| out.flush());
@@ -68,7 +69,7 @@ pub fn print(text: &str) {
     }
 }
 
-/// Why a result did not get out, if one did not.
+/// Returns the error that kept a result from being written, if there was one.
 pub fn lost() -> Option<&'static std::io::Error> {
     LOST.get()
 }

@@ -1,4 +1,4 @@
-//! `rnic demo`: the main job on real input, in under a minute.
+//! `rnic demo`: moves a real file over a lossy network, in under a minute.
 
 mod contest;
 mod find;
@@ -43,7 +43,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     Err(Failure::Check("check failed: the file did not arrive as it was sent".to_owned()))
 }
 
-/// Does one run under a sign of life.
+/// Executes one run and shows a spinner meanwhile.
 fn follow(transport: &str, body: &str, run: impl FnOnce() -> Result<Run, Failure>) -> Result<Run, Failure> {
     let spinner = console::spinner(&format!("{transport}, {body}"));
     let result = run();
@@ -88,15 +88,15 @@ fn write(folder: &Folder, contest: &Contest) -> Result<(), Failure> {
     Ok(())
 }
 
-/// As shipped, then what it should be compared with.
+/// Transports to compare: first the one that RoCE adapters ship with, then the alternatives.
 const TRANSPORTS: [&str; 3] = ["roce-gbn", "irn", "falcon"];
-/// Bytes of one Write.
+/// Size of one Write, in bytes.
 const WRITE_BYTES: u32 = 64 << 10;
 /// Writes in flight.
 const DEPTH: u32 = 32;
 /// Payload bytes of a full packet.
 const MTU: u32 = 4096;
-/// Both simulated hosts hold the file in memory, and so do both processes.
+/// Maximum file size in bytes: both simulated hosts hold the file in memory, and so do both processes.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `rnic doctor`: what would be used here, and why.
+//! `rnic doctor`: reports what `rnic run` would use on this machine, and why.
 
 mod libraries;
 mod network;
@@ -12,25 +12,25 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::{console, table};
 
-/// How something stands.
+/// Result of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
-    /// As it should be.
+    /// No problem found.
     Ok,
-    /// It works, but not as well as it could, or otherwise than one might think.
+    /// Works, but not as well as it could, or differently than expected.
     Note,
-    /// It does not work like this.
+    /// Does not work in this configuration.
     Fails,
 }
 
-/// One thing that was looked at.
+/// One check and its result.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 struct Check {
     name: &'static str,
     state: State,
     found: String,
-    /// What to do about it.
+    /// Advice on how to fix the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
 }
@@ -49,7 +49,7 @@ impl Check {
     }
 }
 
-/// An address that programs can name.
+/// A GID: an address that programs can use.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 struct Gid {
     index: usize,
@@ -57,26 +57,26 @@ struct Gid {
     address: String,
     interface: String,
     mtu_bytes: u32,
-    /// Payload bytes of a full packet; none when the interface is too narrow.
+    /// Payload bytes of a full packet; `None` when the MTU of the interface is too small.
     wire_mtu_bytes: Option<u32>,
 }
 
-/// A setting in force.
+/// A setting, with its value in the environment and its default.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 struct Setting {
     name: &'static str,
-    /// What the environment says, if it does.
+    /// Value in the environment, if it is set there.
     value: Option<String>,
     default: &'static str,
     meaning: &'static str,
 }
 
-/// The JSON object.
+/// The JSON object that `rnic doctor --json` prints.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 struct Diagnosis {
     works: bool,
     device: &'static str,
-    /// What the device would say on standard error; none when the settings are wrong.
+    /// Description that the device would print on standard error; `None` when the settings are invalid.
     description: Option<String>,
     checks: Vec<Check>,
     gids: Vec<Gid>,
@@ -87,7 +87,7 @@ struct Diagnosis {
 /// Runs `rnic doctor`.
 ///
 /// # Errors
-/// When something stops programs from working.
+/// When a problem keeps programs from working.
 pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let diagnosis = diagnose();
     console::result(&diagnosis.text(), args.json.then_some(&diagnosis));
@@ -161,5 +161,5 @@ impl Diagnosis {
     }
 }
 
-/// As programs see it.
+/// Device name that programs see.
 const DEVICE: &str = "rnic0";

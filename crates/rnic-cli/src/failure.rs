@@ -1,30 +1,30 @@
-//! How a command ends when it does not end well.
+//! Failures of commands, and their exit codes.
 
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Why there is no result, or not a good one. Prints as one line.
+/// Reason why a command has no result, or a bad one. Displays as one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// What was asked for cannot be done: exit code 2.
+    /// The request cannot be carried out: exit code 2.
     Input(String),
-    /// It was done, and a check failed: exit code 1.
+    /// The request was carried out, and a check failed: exit code 1.
     Check(String),
 }
 
 impl Failure {
-    /// Bad input, in the words of whoever found it.
+    /// Returns a failure for bad input, with the error text of the function that found it.
     pub fn input(reason: impl fmt::Display) -> Self {
         Self::Input(reason.to_string())
     }
 
-    /// A file that could not be used.
+    /// Returns a failure for a file that could not be used.
     pub fn file(path: &Path, reason: impl fmt::Display) -> Self {
         Self::Input(format!("{}: {reason}", path.display()))
     }
 
-    /// What the process ends with.
+    /// Returns the exit code of the process.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Input(_) => ExitCode::from(2),
@@ -40,7 +40,8 @@ impl fmt::Display for Failure {
     }
 }
 
-/// `text` with every run of white space made one blank: messages of libraries like to have several lines.
+/// Returns `text` with every run of white space replaced by one blank: error messages of libraries often have several
+/// lines.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,9 +1,9 @@
-//! Text that must fit into a width: columns of a terminal.
+//! Fits text into a width, in columns of a terminal.
 
 use console::{measure_text_width, truncate_str};
 
-/// `text` in at most `columns`. What is cut is the front of it, up to the last blank: behind it stands the number that
-/// tells one from another (`ib_write_b… (4711)`).
+/// Returns `text` in at most `columns`. It cuts the part before the last blank, because the number after it identifies
+/// the entry (`ib_write_b… (4711)`).
 pub fn cut(text: &str, columns: usize) -> String {
     if measure_text_width(text) <= columns {
         return text.to_owned();
@@ -17,12 +17,12 @@ pub fn cut(text: &str, columns: usize) -> String {
     truncate_str(text, columns, ELLIPSIS).into_owned()
 }
 
-/// Every line of `text` in at most `columns`.
+/// Cuts every line of `text` to at most `columns`.
 pub fn lines(text: &str, columns: usize) -> String {
     text.lines().map(|line| format!("{}\n", truncate_str(line, columns, ELLIPSIS).trim_end())).collect()
 }
 
-/// `parts` with commas between, in as many lines as that takes, the later ones indented.
+/// Returns `parts` separated by commas, in as many lines as needed, the later ones indented.
 pub fn list(parts: &[String], columns: usize) -> String {
     let mut text = String::new();
     let mut used = 0;
@@ -39,14 +39,14 @@ pub fn list(parts: &[String], columns: usize) -> String {
     lines(&text, columns)
 }
 
-/// `text` without what terminals take for orders: whoever names a program may name it so.
+/// Returns `text` without terminal control characters: the name of a program is untrusted and may contain them.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 const ELLIPSIS: &str = "…";
 
-/// Shorter fronts than this say nothing.
+/// Minimum length of the cut front part: a shorter one is not useful.
 const FRONT_MIN: usize = 2;
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! What flows did, where Falcon's connections have several, as a table.
+//! Table of the statistics of flows, for Falcon connections that have several.
 
 use rnic_fabric::FalconFlow;
 
 use crate::number;
 
-/// Heads of [`rows`].
+/// Column heads of [`rows`].
 pub const HEADS: [&str; 5] = ["flow of each connection", "packets", "share", "retransmitted", "path changes"];
 
-/// A row for flow 0 of every connection, one for flow 1 of every one, and so on.
+/// Returns a row for flow 0 of all connections, one for flow 1 of all connections, and so on.
 pub fn rows(flows: &[FalconFlow]) -> Vec<Vec<String>> {
     let row = |(index, flow): (usize, &FalconFlow)| {
         vec![

@@ -1,44 +1,44 @@
-//! The simulated link that `perf` and `demo` measure on, and transports fitted to it.
+//! The simulated link that `perf` and `demo` measure on, and the transport options fitted to it.
 //!
-//! A transport's defaults are for the network of its paper. On sockets, rnic-host puts in what fits processes; here it
-//! is what fits one link, for options that nobody has set:
+//! A transport's defaults are for the network of its paper. On sockets, rnic-host sets values that fit processes; here
+//! they are set to fit one link, for options that the user has not set:
 //!
-//! - `rto_high` is what it is defined to be (IRN section 4.1): the longest path and one full buffer, of this network.
-//! - `cap_packets`, for transports that have a cap, is at least twice what fills the link: while a hole is repaired, a
-//!   round trip's worth of packets waits behind it.
+//! - `rto_high` follows its definition (IRN section 4.1): the longest path and one full buffer, of this network.
+//! - `cap_packets`, for transports that have a cap, is at least twice what fills the link: while a missing packet is
+//!   recovered, a round trip's worth of packets waits behind it.
 //!
-//! Go-back-N keeps its 320 microseconds: it acknowledges whole messages, or every 64 packets, and a timeout of one
-//! round trip takes those that are still on their way for lost.
+//! Go-back-N keeps its 320 microseconds: it acknowledges complete messages, or every 64 packets, and a timeout of one
+//! round trip would treat packets that are still in flight as lost.
 
 use rnic_base::{BitRate, Duration, Probability};
 use rnic_fabric::Plan;
 
 use crate::failure::Failure;
 
-/// What is measured on.
+/// A link to measure on, and the transport that uses it.
 #[derive(Clone, Debug)]
 pub struct Link<'l> {
-    /// Bits per second.
+    /// Bit rate of the link.
     pub rate: BitRate,
-    /// Each way.
+    /// Propagation delay, in each direction.
     pub delay: Duration,
-    /// Packets that vanish, each way.
+    /// Probability that a packet is lost, in each direction.
     pub loss: Probability,
-    /// Packets that are overtaken, each way.
+    /// Probability that a packet is overtaken by later ones, in each direction.
     pub reorder: Probability,
     /// Payload bytes of a full packet.
     pub mtu: u32,
     /// Name of the transport.
     pub transport: &'l str,
-    /// Its options as somebody set them.
+    /// Options of the transport that the user has set.
     pub options: Vec<(&'l str, &'l str)>,
 }
 
 impl Link<'_> {
-    /// A plan for two hosts and this link, with `workload` and other tables as TOML.
+    /// Returns a plan for two hosts and this link, with `workload` and other tables as TOML.
     ///
     /// # Errors
-    /// What is wrong with it, in the words of whoever reads plans.
+    /// When the plan is invalid, with the error text of the plan reader.
     pub fn plan(&self, name: &str, payload: &str, rest: &str) -> Result<Plan, Failure> {
         let Self { rate, delay, mtu, .. } = self;
         let text = format!(
@@ -57,8 +57,8 @@ impl Link<'_> {
         })
     }
 
-    /// Options that fit the transport to the link. A transport that cannot be made has none: the plan's reader says
-    /// why it cannot.
+    /// Returns options that fit the transport to the link. A transport that cannot be created has none: the plan reader
+    /// reports why it cannot.
     fn fits(&self) -> Vec<(&'static str, String)> {
         let Ok(profile) = rnic_transports::select(self.transport, self.options.iter().copied()) else {
             return Vec::new();
@@ -86,11 +86,11 @@ fn fault(kind: &str, probability: Probability, more: &str) -> String {
     format!("[[fault]]\nkind = \"{kind}\"\nprobability = \"{probability}\"\n{more}")
 }
 
-/// A link of today's data centres.
+/// Default rate, typical of links in today's data centres.
 pub const RATE: BitRate = BitRate::gbps(100);
-/// The longest path of IRN's default network (section 4.1): six links of two microseconds.
+/// Default delay: the longest path of IRN's default network (section 4.1), six links of two microseconds.
 pub const DELAY: Duration = Duration::from_us(12);
-/// As on sockets, three later packets overtake.
+/// Number of later packets that overtake a reordered packet: three, as on sockets.
 const DISPLACEMENT: &str = "displacement = 3\n";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `rnic list`: what there is to choose from, as declared by the rooms that hold it.
+//! `rnic list`: the names and options that can be chosen, as declared by the crates that provide them.
 
 use rnic_fabric::plan::workload_keys;
 use rnic_fabric::workload::Operation;
@@ -11,7 +11,7 @@ use crate::args::ListArgs;
 use crate::failure::Failure;
 use crate::{console, table};
 
-/// Everything that a plan or a command line can name.
+/// All names that a plan or a command line can use.
 #[derive(Debug, Serialize)]
 struct Catalogue {
     transports: Vec<Transport>,
@@ -31,14 +31,14 @@ struct Transport {
     recovery: &'static str,
     control: &'static str,
     paths: &'static str,
-    /// None where it means nothing.
+    /// Name of the scheduling policy; `None` for transports without one.
     schedule: Option<&'static str>,
     options: Vec<OptionSpec>,
-    /// Options that are otherwise over UDP, where software answers: name and value.
+    /// Options (name and value) that have another value over UDP, where software responds.
     over_udp: Vec<(&'static str, String)>,
 }
 
-/// A policy of one of the four kinds, with the options that it brings.
+/// A policy of one of the four kinds, with its options.
 #[derive(Debug, Serialize)]
 struct Policy {
     kind: &'static str,
@@ -48,7 +48,7 @@ struct Policy {
     options: Vec<OptionSpec>,
 }
 
-/// An option of a transport or policy; values are as people write them.
+/// An option of a transport or policy; values are formatted for users.
 #[derive(Debug, Serialize)]
 struct OptionSpec {
     name: &'static str,
@@ -56,13 +56,13 @@ struct OptionSpec {
     default: String,
     min: String,
     max: String,
-    /// What it may be, where that is one of a few words.
+    /// Permitted words, for options that take one of a few words.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     words: &'static [&'static str],
     help: &'static str,
 }
 
-/// A kind of topology, workload or fault that plans can name; the plan's reader has the last word.
+/// A type of topology, workload or fault that plans can name; which plans are valid is decided by the plan reader.
 #[derive(Clone, Debug, Serialize)]
 struct Kind {
     name: &'static str,
@@ -124,7 +124,7 @@ fn over_udp(profile: &Profile) -> Vec<(&'static str, String)> {
 
 fn policies() -> Vec<Policy> {
     let mut all = Vec::new();
-    /// Appends every policy of the kind that `$module` registers.
+    /// Appends every policy of the type that `$module` registers.
     macro_rules! append {
         ($($module:ident),+) => {$(
             all.extend($module::ALL.iter().map(|policy| Policy {
@@ -211,7 +211,7 @@ const TOPOLOGIES: &[[&str; 3]] = &[
     ["leaf-spine", "spines, leaves, hosts_per_leaf", "every leaf linked to every spine, ECMP on the hash of the flow"],
 ];
 
-/// Their keys are those that the reader of plans takes.
+/// Workloads; their keys are those that the plan reader accepts.
 const WORKLOADS: &[[&str; 2]] = &[
     ["poisson", "flows arrive at random, to random hosts; sizes or size"],
     ["incast", "many hosts send to one at once, beside other flows if asked for"],
@@ -224,7 +224,7 @@ const WORKLOADS: &[[&str; 2]] = &[
     ["manual", "nothing by itself: programs post work"],
 ];
 
-/// Names and values on a line that fits a terminal.
+/// Number of name and value pairs on a line, to fit a terminal.
 const PAIRS_PER_LINE: usize = 4;
 
 const FAULTS: &[[&str; 3]] = &[

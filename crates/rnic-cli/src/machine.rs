@@ -1,4 +1,4 @@
-//! What this machine is, for everybody who compares figures.
+//! Description of this machine, for comparisons of results.
 
 use std::fs;
 use std::thread;
@@ -6,21 +6,21 @@ use std::thread;
 use rnic_reproduce::machine::{load_average, processor};
 use serde::Serialize;
 
-/// The machine and how busy it was.
+/// A machine and its load.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Machine {
     /// Model of the processor.
     pub cpu: String,
-    /// Processors that we may use.
+    /// Number of processors that this process may use.
     pub cpus: usize,
     /// Operating system and its release.
     pub system: String,
-    /// Work of everybody in the last minute, in processors; `None` when the system does not tell.
+    /// Load of all processes in the last minute, in processors; `None` when the system does not report it.
     pub load_average: Option<f64>,
 }
 
 impl Machine {
-    /// This machine, now.
+    /// Returns a description of this machine and its present load.
     pub fn here() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Self {
@@ -31,7 +31,7 @@ impl Machine {
         }
     }
 
-    /// One line for people.
+    /// Returns the description as one line for users.
     pub fn summary(&self) -> String {
         let Self { cpu, cpus, system, load_average } = self;
         let load = load_average.map_or_else(String::new, |load| format!(", load average {load:.2}"));

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Exit codes: 0 done and checked, 1 a failed check, 2 bad input (one line on standard error), 130 interrupted. With
-//! `--json`, standard output holds exactly one JSON object and people read standard error.
+//! `--json`, standard output holds exactly one JSON object and the text for users goes to standard error.
 
 mod args;
 mod chart;
@@ -42,8 +42,9 @@ use mimalloc::MiMalloc;
 use args::{Cli, Command};
 use failure::Failure;
 
-/// A simulation of many connections makes and drops rings of all sizes: with the C library's allocator, 64 connections
-/// of Falcon a host run at five sixths of this speed, those of IRN at nine tenths.
+/// Allocator of the command. A simulation of many connections allocates and frees rings of all sizes: with the C
+/// library's allocator, 64 connections of Falcon per host run at five sixths of this speed, those of IRN at nine
+/// tenths.
 #[global_allocator]
 static HEAP: MiMalloc = MiMalloc;
 
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return args::report(&error),
     };
-    // What becomes another program leaves signals as that program shall find them.
+    // `rnic run` replaces this process with the program, so it leaves the signal handlers unchanged.
     if !matches!(cli.command, Command::Run(_)) {
         console::end_on_interrupt();
     }

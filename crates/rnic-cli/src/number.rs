@@ -1,6 +1,6 @@
-//! Numbers as people read them.
+//! Formats numbers for users.
 
-/// `value` with about three significant digits: `0.0123`, `1.23`, `12.3`, `1230`.
+/// Formats `value` with about three significant digits: `0.0123`, `1.23`, `12.3`, `1230`.
 pub fn short(value: f64) -> String {
     let magnitude = value.abs();
     let decimals = match magnitude {
@@ -12,12 +12,12 @@ pub fn short(value: f64) -> String {
     grouped_text(&format!("{value:.decimals$}"))
 }
 
-/// `value` with a thin space between thousands: `1 234 567`.
+/// Formats `value` with a thin space between thousands: `1 234 567`.
 pub fn grouped(value: u64) -> String {
     grouped_text(&value.to_string())
 }
 
-/// Microseconds in the unit that suits them: `820 ns`, `12.3 us`, `4.56 ms`, `1.2 s`.
+/// Formats microseconds in a suitable unit: `820 ns`, `12.3 us`, `4.56 ms`, `1.2 s`.
 pub fn micros(us: f64) -> String {
     let (value, unit) = match us {
         us if us >= 1e6 => (us / 1e6, "s"),
@@ -28,7 +28,7 @@ pub fn micros(us: f64) -> String {
     format!("{} {unit}", short(value))
 }
 
-/// A decimal size: `38.4 MB`.
+/// Formats a decimal size: `38.4 MB`.
 pub fn size(bytes: u64) -> String {
     let (scale, unit) = match bytes {
         b if b >= 1_000_000_000 => (1e9, "GB"),
@@ -39,7 +39,7 @@ pub fn size(bytes: u64) -> String {
     format!("{} {unit}", short(bytes as f64 / scale))
 }
 
-/// A share of one in percent: `1 %`.
+/// Formats a fraction from 0 to 1 as a percentage: `1 %`.
 pub fn percent(share: f64) -> String {
     format!("{}\u{a0}%", (share * 1e6).round() / 1e4)
 }
@@ -49,7 +49,7 @@ fn grouped_text(number: &str) -> String {
     let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
     let mut text = sign.to_owned();
     for (index, digit) in digits.chars().enumerate() {
-        // Four digits stay together: a lone leading digit reads worse than none.
+        // Numbers of four digits are not grouped: a single leading digit is harder to read.
         if index > 0 && digits.len() > 4 && (digits.len() - index).is_multiple_of(3) {
             text.push(THIN_SPACE);
         }
@@ -62,7 +62,7 @@ fn grouped_text(number: &str) -> String {
     text
 }
 
-/// Narrow and unbreakable, so that a number stays one word.
+/// Narrow non-breaking space, which keeps a number on one line.
 const THIN_SPACE: char = '\u{202f}';
 
 #[cfg(test)]

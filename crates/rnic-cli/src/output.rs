@@ -1,4 +1,4 @@
-//! Files that we write: whole or not at all.
+//! Writes output files atomically: complete or not at all.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// A folder for results, made when it is not there.
+/// A folder for results, created when it does not exist.
 #[derive(Clone, Debug)]
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// The folder at `path`.
+    /// Returns the folder at `path`, and creates it when needed.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be created.
     pub fn make(path: &Path) -> Result<Self, Failure> {
         fs::create_dir_all(path).map_err(|error| Failure::file(path, error))?;
         Ok(Self(path.to_owned()))
     }
 
-    /// Writes the file `name` by `fill`, under another name until it is whole; answers where it is.
+    /// Writes the file `name` by calling `fill`, under a temporary name until it is complete; returns its path.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -40,7 +40,7 @@ impl Folder {
         Ok(path)
     }
 
-    /// Writes `text` to the file `name`; answers where it is.
+    /// Writes `text` to the file `name`; returns its path.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -49,7 +49,7 @@ impl Folder {
     }
 }
 
-/// Opens the capture that somebody asked for.
+/// Opens the capture file that the user requested.
 ///
 /// # Errors
 /// When it cannot be created.

@@ -1,4 +1,4 @@
-//! `rnic perf`: one kind of operation, repeated, over sockets or over the simulated fabric.
+//! `rnic perf`: repeats one type of operation, over sockets or over the simulated fabric.
 
 mod address;
 mod bound;
@@ -22,7 +22,7 @@ pub use udp::near_side_of;
 /// Runs `rnic perf`.
 ///
 /// # Errors
-/// Bad input, a far end that does not play along, or data that arrived wrong.
+/// Bad input, a remote end that does not cooperate, or data that arrived wrong.
 pub fn run(args: &PerfArgs) -> Result<(), Failure> {
     if args.peers == Peers::Roce {
         check_roce(args)?;
@@ -34,7 +34,8 @@ pub fn run(args: &PerfArgs) -> Result<(), Failure> {
         return Err(Failure::input(format!("{host}: a simulation (--wire sim) needs no other machine")));
     }
     check_key(args)?;
-    // Whoever needs it reads it again, the neighbour in a process of its own; what is wrong with it is said here, once.
+    // Reads the secret only to report errors once, here: the code that needs it reads it again, the neighbour in a
+    // process of its own.
     protection(args)?;
     let machine = Machine::here();
     let outcome = match args.wire {
@@ -45,7 +46,8 @@ pub fn run(args: &PerfArgs) -> Result<(), Failure> {
     outcome.check()
 }
 
-/// Packets as adapters have them go to and come from one port of each machine, which one process of it has.
+/// Checks the options for peers that are RoCE adapters: their packets use one UDP port of each machine, and only one
+/// process of a machine can have it.
 fn check_roce(args: &PerfArgs) -> Result<(), Failure> {
     let wrong = |why: String| Err(Failure::input(format!("--peers roce: {why}")));
     if args.wire == Wire::Sim {
@@ -75,7 +77,7 @@ fn check_roce(args: &PerfArgs) -> Result<(), Failure> {
     }
 }
 
-/// A key that protects nothing is a mistake.
+/// Refuses a key that would protect nothing, because it is probably a mistake.
 fn check_key(args: &PerfArgs) -> Result<(), Failure> {
     match &args.key {
         Some(_) if args.wire == Wire::Sim => Err(Failure::input("--key: packets of a simulation are not encrypted")),
@@ -86,19 +88,19 @@ fn check_key(args: &PerfArgs) -> Result<(), Failure> {
     }
 }
 
-/// What the secret that was named says, if one was.
+/// Returns the protection with the secret in the file that `--key` names, if it was given.
 ///
 /// # Errors
-/// When there is none in that file.
+/// When the file contains no valid secret.
 fn protection(args: &PerfArgs) -> Result<Option<Protection>, Failure> {
     let Some(option) = &args.key else { return Ok(None) };
     Protection::from_option(option).map(Some).map_err(|reason| Failure::file(Protection::split(option).1, reason))
 }
 
-/// Bytes of each operation when nobody says.
+/// Default size of each operation, in bytes.
 const SIZE_BYTES: u32 = 64 << 10;
 
-/// Bytes of each operation.
+/// Returns the size of each operation, in bytes.
 fn size_bytes(args: &PerfArgs) -> u32 {
     match args.op {
         Op::Atomic => 8,

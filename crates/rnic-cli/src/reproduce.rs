@@ -1,4 +1,4 @@
-//! `rnic reproduce`: figures of papers, re-run, with verdicts.
+//! `rnic reproduce`: re-runs figures of papers and judges the results.
 
 mod elsewhere;
 mod list;
@@ -106,7 +106,7 @@ fn conclude(report: &Report<'_>, args: &ReproduceArgs) -> Result<(), Failure> {
     Err(Failure::Check(format!("check failed: {count} of {} rows: {}", rows.len(), names.join(", "))))
 }
 
-/// What repeats it.
+/// Returns the command that repeats this one.
 fn command(args: &ReproduceArgs) -> String {
     let mut words = vec!["rnic".to_owned(), "reproduce".to_owned()];
     words.extend(args.ids.iter().cloned());
@@ -115,7 +115,7 @@ fn command(args: &ReproduceArgs) -> String {
     shell::join(&words)
 }
 
-/// Samples that are there, and how more are made.
+/// The samples that exist already, and the means to produce further ones.
 struct Desk<'a> {
     args: &'a ReproduceArgs,
     store: Store,
@@ -129,7 +129,7 @@ impl<'a> Desk<'a> {
         Ok(Self { args, store, samples: Samples::new() })
     }
 
-    /// Takes what is there already; answers how much that is.
+    /// Loads the samples that exist already; returns their number.
     fn fetch(&mut self, work: &Work<'_>) -> Result<usize, Failure> {
         if !self.args.fresh {
             let kept = work.runs.keys().filter_map(|key| self.store.get(key));
@@ -144,14 +144,14 @@ impl<'a> Desk<'a> {
         Ok(self.samples.len())
     }
 
-    /// Makes the rest.
+    /// Executes the remaining runs.
     fn run(&mut self, left: &[&RunSpec], kept: usize) -> Result<(), Failure> {
         let mut bar = progress::bar(left, kept);
         let mut done = |sample: Sample| {
             bar.done(&sample);
             keep(&self.store, &mut self.samples, sample)
         };
-        // What is measured is measured here, when everything else is done.
+        // Runs that measure real time run on this machine, after all others.
         let (away, here) = match &self.args.dask {
             Some(_) => left.iter().copied().partition(|run| !run.is_alone()),
             None => (Vec::new(), left.to_vec()),

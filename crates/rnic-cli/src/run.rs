@@ -1,8 +1,9 @@
-//! `rnic run`: an unmodified program, on our device.
+//! `rnic run`: runs an unmodified program on the software device.
 //!
-//! It sets variables and becomes the program. The libraries are put in front of the system's twice: by
-//! `LD_LIBRARY_PATH`, for what is loaded later by name, and by `LD_PRELOAD`, which beats paths that are built into
-//! programs. What would silently not work (static, setuid, of another kind) is refused instead.
+//! It sets environment variables and replaces itself with the program. The project's libraries are put before the
+//! system's in two ways: by `LD_LIBRARY_PATH`, for libraries loaded later by name, and by `LD_PRELOAD`, which has
+//! precedence over paths that are built into programs. Programs for which this would silently fail (static, setuid, of
+//! another architecture) are refused.
 
 pub mod library;
 mod program;
@@ -20,10 +21,10 @@ use crate::{console, shell};
 
 use library::Libraries;
 
-/// Runs `rnic run`. It only comes back when the program has not been started.
+/// Runs `rnic run`. It returns only when the program could not be started.
 ///
 /// # Errors
-/// When a setting is wrong, our libraries are not there, or the program cannot be run so.
+/// When a setting is wrong, the libraries do not exist, or the program cannot be run this way.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let settings = settings(args)?;
     Settings::from_variables(in_force(&settings)).map_err(Failure::input)?;
@@ -37,18 +38,18 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let (name, rest) = args.command.split_first().ok_or_else(|| Failure::input("no program to run"))?;
     let path = program::find(name)?;
     program::check(&path)?;
-    // The program runs without them too.
+    // Best effort: the program also runs with the default time slices.
     rnic_host::shorten_slices();
     let error = Command::new(&path).arg0(name).args(rest).envs(variables).exec();
     Err(Failure::file(&path, error))
 }
 
-/// What the options set, by the names of the variables.
+/// Returns the environment variables that the options set, with their values.
 fn settings(args: &RunArgs) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let mut variables = Vec::new();
     for (variable, value) in args.settings.given() {
         let value = match variable.option {
-            // The program may change its folder before it opens the device.
+            // Makes the path absolute, because the program may change its working directory before it opens the device.
             "pcap" if !value.is_empty() => absolute(Path::new(value))?.into_os_string(),
             "key" if !value.is_empty() => {
                 let option = Path::new(value);
@@ -65,7 +66,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| Failure::file(path, error))
 }
 
-/// The environment of the program, as far as it is text: what we have, with `set` on top.
+/// Returns the environment of the program, as far as it is text: the present one, overridden by `set`.
 fn in_force(set: &[(&'static str, OsString)]) -> Vec<(String, String)> {
     let text = |text: &OsStr| text.to_string_lossy().into_owned();
     let inherited = std::env::vars_os().filter(|(name, _)| !set.iter().any(|(own, _)| OsStr::new(own) == name));
@@ -73,7 +74,8 @@ fn in_force(set: &[(&'static str, OsString)]) -> Vec<(String, String)> {
     inherited.map(|(name, value)| (text(&name), text(&value))).chain(set).collect()
 }
 
-/// What tells the dynamic linker about our libraries. What is preloaded already (a sanitizer, a tracer) stays in front.
+/// Returns the variables that make the dynamic linker load the project's libraries. Libraries that are preloaded
+/// already (a sanitizer, a tracer) stay in front.
 pub fn loader_variables(
     libraries: &Libraries,
     inherited: impl Fn(&str) -> Option<OsString>,

@@ -1,6 +1,6 @@
-//! Commands as one can paste them into a shell.
+//! Formats commands for pasting into a shell.
 
-/// `words` as one line; those with other characters than names and paths have are quoted.
+/// Joins `words` into one line; words with characters other than those of names and paths are quoted.
 pub fn join<S: AsRef<str>>(words: &[S]) -> String {
     words.iter().map(|word| quoted(word.as_ref())).collect::<Vec<_>>().join(" ")
 }

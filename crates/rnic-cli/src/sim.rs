@@ -1,4 +1,4 @@
-//! `rnic sim`: a plan and a seed in, a report out.
+//! `rnic sim`: simulates a plan with a seed and reports the result.
 
 mod page;
 mod summary;
@@ -24,7 +24,7 @@ use crate::shell;
 /// Runs `rnic sim`.
 ///
 /// # Errors
-/// Bad input; or a promise that the run has broken, with the command that repeats it.
+/// Bad input; or an invariant that the run violated, with the command that repeats it.
 pub fn run(args: &SimArgs) -> Result<(), Failure> {
     let text = read_text(&args.plan, PLAN_BYTES_MAX).map_err(|error| Failure::file(&args.plan, error))?;
     let plan = read_plan(&args.plan, &text, args)?;
@@ -42,12 +42,12 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
 
 fn read_plan(path: &Path, text: &str, args: &SimArgs) -> Result<Plan, Failure> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    // Files that a plan names lie beside it.
+    // Files that a plan names are in the plan's folder.
     let mut files = |name: &str| read_text(&folder.join(name), TRACE_BYTES_MAX).map_err(|error| error.to_string());
     Plan::from_toml_with(text, &pairs(&args.settings), &mut files).map_err(|error| Failure::file(path, error))
 }
 
-/// Runs `plan` on so many threads and shows how far it is.
+/// Runs `plan` on the given number of threads and shows its progress.
 ///
 /// # Errors
 /// When the plan cannot be run, threads are refused, or the capture cannot be written.
@@ -83,7 +83,7 @@ fn write(folder: &Folder, plan: &Plan, text: &str, report: &Report, command: &st
     Ok(())
 }
 
-/// What repeats the run.
+/// Returns the command that repeats the run.
 fn command(args: &SimArgs) -> String {
     let mut words = vec!["rnic".to_owned(), "sim".to_owned(), args.plan.display().to_string()];
     words.extend(["--seed".to_owned(), args.seed.to_string()]);

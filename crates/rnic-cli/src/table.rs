@@ -5,18 +5,18 @@ use console::measure_text_width;
 
 use crate::fit;
 
-/// Widest line of a table.
+/// Maximum width of a table, in columns of the terminal.
 const COLUMNS: u16 = 118;
-/// Columns stand two blanks apart.
+/// Padding left and right of a cell: columns are two blanks apart.
 const CLOSE: (u16, u16) = (1, 0);
-/// A column of text is not cut below this.
+/// Minimum width to which a text column is cut.
 const TEXT_MIN: usize = 12;
 
-/// Text is long that has more columns than an IPv4 address, its port and a queue pair's number.
+/// Width from which text counts as long: wider than an IPv4 address with its port and a queue pair's number.
 const TEXT_LONG: usize = 30;
 const RULE_BELOW_HEADS: TableStyle = TableStyle::new().header_separator(LineStyle::new('-', '-', '-', '-'));
 
-/// A table of results: a rule under the heads; the first column is text, the others are numbers and stand to the right.
+/// Formats a table of results: a rule under the heads; the first column is text, the others are right-aligned numbers.
 pub fn results(heads: &[&str], rows: Vec<Vec<String>>) -> String {
     padded(heads, rows, (1, 1))
 }
@@ -33,19 +33,21 @@ fn padded(heads: &[&str], rows: Vec<Vec<String>>, padding: (u16, u16)) -> String
     trimmed(&table)
 }
 
-/// The columns of a table that must fit.
+/// Columns of a table that must fit into a width.
 #[derive(Clone, Copy, Debug)]
 pub struct Fit<'a> {
-    /// Heads of columns.
+    /// Column heads.
     pub heads: &'a [&'a str],
-    /// So many columns in front are text, which may be cut.
+    /// Number of leading columns that are text, which may be cut.
     pub texts: usize,
-    /// Columns that can be done without, the first to go first, and what they are called when they are missing.
+    /// Columns that may be omitted, in the order in which they are omitted, and their names for the note that they are
+    /// missing.
     pub spare: &'a [(usize, &'a str)],
 }
 
-/// As [`results`], in at most `columns`; and which columns had to go. Long text is cut where that is needed, the widest
-/// first; where it is not enough, columns go, then what was not long is cut, and in the end lines end early.
+/// Formats a table as [`results`] does, in at most `columns`; also returns the names of the omitted columns. Long text
+/// is cut first, the widest first; when that is not enough, columns are omitted, then short text is cut, and finally
+/// lines are truncated.
 pub fn fitted<'a>(fit: &Fit<'a>, rows: &[Vec<String>], columns: usize) -> (String, Vec<&'a str>) {
     let mut gone = 0;
     loop {
@@ -70,7 +72,7 @@ pub fn fitted<'a>(fit: &Fit<'a>, rows: &[Vec<String>], columns: usize) -> (Strin
     }
 }
 
-/// Cuts the first `texts` columns, together by `too_wide`, none below `least`; answers whether they could be.
+/// Cuts the first `texts` columns by `too_wide` in total, none below `least`; returns whether that was possible.
 fn cut_texts(rows: &mut [Vec<String>], texts: usize, least: usize, too_wide: usize) -> bool {
     let of_rows = |column: usize| rows.iter().map(move |row| measure_text_width(&row[column])).max().unwrap_or(0);
     let mut widths: Vec<usize> = (0..texts).map(of_rows).collect();
@@ -91,7 +93,7 @@ fn widest(text: &str) -> usize {
     text.lines().map(measure_text_width).max().unwrap_or(0)
 }
 
-/// Names with explanations that wrap beside them, indented by `indent` blanks.
+/// Formats names with explanations that wrap beside them, indented by `indent` blanks.
 pub fn explained(indent: usize, rows: Vec<Vec<String>>) -> String {
     if rows.is_empty() {
         return String::new();

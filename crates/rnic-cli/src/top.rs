@@ -1,4 +1,4 @@
-//! `rnic top`: what running processes do with the device.
+//! `rnic top`: shows how running processes use the device.
 
 mod http;
 mod page;
@@ -15,7 +15,7 @@ use crate::args::TopArgs;
 use crate::console;
 use crate::failure::Failure;
 
-/// The JSON object.
+/// The JSON object that `rnic top --json` prints.
 #[derive(Debug, Serialize)]
 struct Listing {
     devices: Vec<Snapshot>,
@@ -24,7 +24,7 @@ struct Listing {
 /// Runs `rnic top`.
 ///
 /// # Errors
-/// When processes cannot be looked for, or the address for scrapers not be used.
+/// When processes cannot be searched for, or the address for scrapers cannot be used.
 pub fn run(args: &TopArgs) -> Result<(), Failure> {
     if let Some(bind) = args.prometheus {
         return http::serve(bind, || look().map(|snapshots| observe::exposition(&snapshots)));
@@ -49,20 +49,21 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
     }
 }
 
-/// Everybody there is, in order of process and device. Who ends while we look is left out.
+/// Returns the snapshots of all processes with a device, in order of process and device. A process that exits meanwhile
+/// is left out.
 fn look() -> Result<Vec<Snapshot>, Failure> {
     let endpoints = observe::endpoints().map_err(|error| Failure::input(format!("/proc/net/unix: {error}")))?;
     Ok(observe::fetch_all(&endpoints, PATIENCE))
 }
 
-/// How wide a line may be: somebody may change it at any time.
+/// Returns the present width of the terminal, which the user may change at any time.
 fn columns() -> usize {
     Term::stdout().size_checked().map_or(COLUMNS, |(_, columns)| columns.into())
 }
 
-/// To the corner, and everything below it gone: less flicker than an empty screen.
+/// Moves the cursor to the corner and clears everything below: less flicker than clearing the screen first.
 const CLEAR: &str = "\x1b[H\x1b[J";
-/// Where there is no terminal.
+/// Width assumed when there is no terminal.
 const COLUMNS: usize = 120;
-/// A process that is stopped, or a child that holds its parent's socket, does not answer.
+/// Timeout for a snapshot: a stopped process, or a child that has inherited its parent's socket, does not respond.
 const PATIENCE: Duration = Duration::from_millis(300);

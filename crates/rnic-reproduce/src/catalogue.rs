@@ -9,37 +9,37 @@ use crate::input::{PLAN_BYTES_MAX, read_text};
 /// Every experiment of a folder, in order of their ids.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
-    /// The experiments.
+    /// Experiments, in order of their ids.
     pub experiments: Vec<Experiment>,
 }
 
-/// Why experiments cannot be had: one line that says file, key and what is wrong.
+/// Reason why experiments cannot be read. Displays as one line that names file, key and problem.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CatalogueError {
     /// A file or folder that cannot be read.
     #[error("{path}: {what}")]
     File {
-        /// The file or folder.
+        /// Path of the file or folder.
         path: String,
-        /// What the system says.
+        /// Error text of the system.
         what: String,
     },
-    /// An experiment file, or the plan in it, that makes no sense.
+    /// An experiment file, or the plan in it, that is invalid.
     #[error("{path}{}: {key}: {what}", line.map_or_else(String::new, |line| format!(", line {line}")))]
     Key {
-        /// Which file.
+        /// Path of the file.
         path: String,
-        /// Where in it, from 1.
+        /// Line in the file, from 1.
         line: Option<usize>,
-        /// Which key.
+        /// Key at fault.
         key: String,
-        /// What is wrong.
+        /// Description of the problem.
         what: String,
     },
-    /// Nothing goes by that name.
+    /// No experiment or row has that name.
     #[error("there is no experiment, paper or row `{name}`; `rnic reproduce --list` shows what there is")]
     Unknown {
-        /// The name.
+        /// The unknown name.
         name: String,
     },
 }
@@ -48,7 +48,7 @@ impl Catalogue {
     /// Reads every experiment below `root`.
     ///
     /// # Errors
-    /// The first thing that is wrong with any of them.
+    /// The first problem that is found in any of them.
     pub fn read(root: &Path) -> Result<Self, CatalogueError> {
         let mut experiments = Vec::new();
         for paper in folders(root)? {
@@ -62,10 +62,10 @@ impl Catalogue {
         Ok(Self { experiments })
     }
 
-    /// What a request means: the experiments, each with the rows that are asked for (all when empty).
+    /// Returns the experiments that a request names, each with the requested rows (all when empty).
     ///
     /// # Errors
-    /// When nothing goes by a name.
+    /// When no experiment or row has a requested name.
     pub fn select(&self, names: &[String]) -> Result<Vec<Selected<'_>>, CatalogueError> {
         let mut selected: Vec<Selected<'_>> = Vec::new();
         for name in names {
@@ -87,17 +87,17 @@ impl Catalogue {
     }
 }
 
-/// An experiment that is asked for.
+/// An experiment that was requested.
 #[derive(Clone, Debug)]
 pub struct Selected<'c> {
     /// The experiment.
     pub experiment: &'c Experiment,
-    /// The rows; all when empty.
+    /// Requested rows; all when empty.
     pub rows: Vec<String>,
 }
 
 impl Selected<'_> {
-    /// Whether the row called `row` is asked for.
+    /// Returns whether the row called `row` was requested.
     pub fn has_row(&self, row: &str) -> bool {
         self.rows.is_empty() || self.rows.iter().any(|asked| asked.eq_ignore_ascii_case(row))
     }
@@ -106,7 +106,7 @@ impl Selected<'_> {
 fn add<'c>(selected: &mut Vec<Selected<'c>>, experiment: &'c Experiment, row: Option<&String>) {
     match (selected.iter_mut().find(|other| other.experiment.id == experiment.id), row) {
         (None, row) => selected.push(Selected { experiment, rows: row.into_iter().cloned().collect() }),
-        // Whoever asks for the whole and for a row of it gets the whole.
+        // A request for an experiment and for one of its rows selects the complete experiment.
         (Some(other), None) => other.rows.clear(),
         (Some(other), Some(row)) if !other.rows.is_empty() => other.rows.push(row.clone()),
         (Some(_), Some(_)) => {}
@@ -114,7 +114,7 @@ fn add<'c>(selected: &mut Vec<Selected<'c>>, experiment: &'c Experiment, row: Op
 }
 
 impl Experiment {
-    /// The paper: the first half of the id.
+    /// Returns the name of the paper: the first half of the id.
     pub fn paper(&self) -> &str {
         self.id.split_once('/').map_or(self.id.as_str(), |(paper, _)| paper)
     }
@@ -177,5 +177,5 @@ fn base_plan(experiment: &Experiment) -> Result<toml::Table, CatalogueError> {
     text.parse().map_err(|error: toml::de::Error| failed(one_line(error.message())))
 }
 
-/// What an experiment's file is called.
+/// Name of an experiment's file.
 pub const FILE: &str = "experiment.toml";

@@ -1,6 +1,6 @@
-//! What an experiment file says. The format, with an example, is in `docs/reproduce.md`.
+//! Contents of an experiment file. The format, with an example, is in `docs/reproduce.md`.
 //!
-//! The file is data: no expressions. What a check can compute is one of the shapes of [`Value`].
+//! The file is data: it contains no expressions. A check can compute one of the shapes of [`Value`].
 
 mod sound;
 mod span;
@@ -15,128 +15,130 @@ use crate::label::label_of;
 pub use span::Span;
 pub use value::{At, Pair, Single, Take, Value};
 
-/// Keys of a plan, as paths with dots, and what replaces them; a table replaces a table.
+/// Replacement values by the dotted path of the plan key that they replace; a table replaces a table.
 pub type Overrides = BTreeMap<String, toml::Value>;
 
 /// An experiment file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// `irn/fig1`: its folder; not in the file.
+    /// Id from the folder, such as `irn/fig1`; not in the file.
     #[serde(skip)]
     pub id: String,
-    /// What the figure asks, in one line.
+    /// Question that the figure answers, in one line.
     pub question: String,
-    /// The paper and where in it: `IRN (SIGCOMM'18), figure 1`.
+    /// The paper and the figure in it: `IRN (SIGCOMM'18), figure 1`.
     pub figure: String,
-    /// What the paper's figure shows, in our words.
+    /// Content of the paper's figure, in the project's own words.
     pub caption: String,
-    /// The plan that everything else overrides: a path from the folder of this file.
+    /// Plan to which all overrides apply: a path relative to the folder of this file.
     pub plan: Option<String>,
-    /// The same, written here; where every measure is a quantity, or runs are of a trial, their arguments.
+    /// The plan itself, as an alternative to `plan`; when every measure is a quantity, or runs are of a trial, their
+    /// arguments.
     pub base: Option<toml::Table>,
-    /// Instead of simulations: the trial that runs are of; `base`, and what overrides it, are its arguments.
+    /// Trial to run instead of simulations; `base`, and the overrides, are its arguments.
     pub trial: Option<String>,
     /// Overrides for every run.
     #[serde(default)]
     pub set: Overrides,
-    /// Every run is repeated with each.
+    /// Seeds; every run is repeated with each.
     #[serde(default)]
     pub seeds: Vec<u64>,
-    /// How the small version differs.
+    /// Differences of the small version.
     #[serde(default)]
     pub fast: Fast,
-    /// How several axes combine.
+    /// Combination of several axes.
     #[serde(default)]
     pub sweep: Sweep,
-    /// Memory that one run needs: so many bytes must be free before it starts ("500MB").
+    /// Memory that one run needs, which must be free before it starts ("500MB").
     pub memory: Option<String>,
-    /// What is compared.
+    /// Variants that are compared.
     #[serde(default)]
     pub variant: Vec<Variant>,
-    /// What is varied.
+    /// Axes: the parameters that are varied.
     #[serde(default)]
     pub axis: Vec<Axis>,
-    /// What is read off a run.
+    /// Measures that are read from a run's report.
     #[serde(default)]
     pub measure: Vec<Measure>,
-    /// What the paper says, and whether we agree.
+    /// Checks of the results against the paper's values.
     pub check: Vec<Check>,
-    /// Pictures.
+    /// Plots in the report.
     #[serde(default)]
     pub plot: Vec<Plot>,
-    /// Where this differs from the paper's set-up, and why.
+    /// Differences from the paper's set-up, with reasons.
     #[serde(default)]
     pub deviations: Vec<String>,
-    /// The plan as it was found, by `plan` or `base`; not in the file.
+    /// The plan as read from `plan` or `base`; not in the file.
     #[serde(skip)]
     pub(crate) base_plan: toml::Table,
-    /// The folder; not in the file.
+    /// Folder of the file; not in the file.
     #[serde(skip)]
     pub(crate) folder: std::path::PathBuf,
 }
 
-/// The small version: fewer, shorter runs of the same thing.
+/// The small version of an experiment: fewer, shorter runs of the same set-up.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fast {
-    /// Overrides, after those of the variant.
+    /// Overrides, applied after those of the variant.
     #[serde(default)]
     pub set: Overrides,
-    /// Instead of the experiment's.
+    /// Seeds that replace those of the experiment.
     pub seeds: Option<Vec<u64>>,
-    /// What is lost by it.
+    /// Limitations of the small version.
     pub why: Option<String>,
 }
 
-/// How several axes combine.
+/// Combination of several axes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sweep {
-    /// Every value with every other.
+    /// Every combination of values.
     #[default]
     Grid,
-    /// One axis at a time, the others as the plan has them; and once all as the plan has them.
+    /// One axis at a time, with the others at the plan's values; and one run with all at the plan's values.
     Each,
 }
 
-/// One of those that are compared: a bar, a line.
+/// One of the variants that are compared: a bar or a line in plots.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
-    /// What checks call it.
+    /// Name that checks use.
     pub name: String,
-    /// What people read.
+    /// Label for readers.
     pub label: String,
-    /// Overrides.
+    /// Overrides of this variant.
     #[serde(default)]
     pub set: Overrides,
-    /// Overrides in the small version, after all others but the axes'.
+    /// Overrides in the small version, applied after all others except those of the axes.
     #[serde(default)]
     pub fast: Overrides,
-    /// The axes that change it; without, all. On the others it is run once and stands at every value.
+    /// Axes that affect this variant; all when absent. Along other axes it is run once, and the result applies at every
+    /// value.
     pub axes: Option<Vec<String>>,
 }
 
-/// What is varied: `key` with `values`, or `point`s.
+/// A parameter that is varied: `key` with `values`, or `point`s.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// What checks call it.
+    /// Name that checks use.
     pub name: String,
-    /// What people read, with the unit.
+    /// Label for readers, with the unit.
     pub label: String,
-    /// The key of the plan.
+    /// Key of the plan.
     pub key: Option<String>,
-    /// Its values.
+    /// Values of the key.
     #[serde(default)]
     pub values: Vec<toml::Value>,
-    /// Values that take more than one key.
+    /// Values that set more than one key.
     #[serde(default)]
     pub point: Vec<AxisPoint>,
-    /// In the small version: some of the values or, with `point`s, of their labels; without, all.
+    /// Values in the small version: some of the values or, with `point`s, of their labels; all when absent.
     pub fast: Option<Vec<toml::Value>>,
-    /// How plots space it.
+    /// Spacing of the values in plots.
     #[serde(default)]
     pub scale: Scale,
 }
@@ -145,53 +147,54 @@ pub struct Axis {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AxisPoint {
-    /// What checks and people call it.
+    /// Label for checks and readers.
     pub label: String,
-    /// Where it stands on a plot; without, by its place in the list.
+    /// Position on a plot; when absent, the index in the list.
     pub x: Option<f64>,
-    /// Overrides.
+    /// Overrides of this value.
     #[serde(default)]
     pub set: Overrides,
-    /// Overrides for some variants alone, by their names, after `set`.
+    /// Overrides for single variants, by their names, applied after `set`.
     #[serde(default)]
     pub only: BTreeMap<String, Overrides>,
 }
 
-/// How a plot spaces values.
+/// Spacing of values on a plot axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
-    /// By difference.
+    /// Linear: proportional to differences.
     #[default]
     Linear,
-    /// By ratio.
+    /// Logarithmic: proportional to ratios.
     Log,
 }
 
-/// A number read off a run, or one that the code computes without a run.
+/// A number read from a run's report, or one that the code computes without a run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measure {
-    /// What checks call it.
+    /// Name that checks use.
     pub name: String,
-    /// What people read.
+    /// Label for readers.
     pub label: String,
     /// The field of the fabric's report, such as `fct_p99_us` or `single_packet_fct_us.p999`; or one of a trial.
     pub field: Option<String>,
-    /// Instead: a quantity, with the plan's keys as its arguments; `rnic reproduce --quantities` lists them.
+    /// Quantity to use instead of a field, with the plan's keys as its arguments; `rnic reproduce --quantities` lists
+    /// them.
     pub quantity: Option<String>,
-    /// Of a series, such as `slices.hosts.host-1.goodput_gbps`, the mean of the slices in this stretch of time;
-    /// without, of all.
+    /// For a series, such as `slices.hosts.host-1.goodput_gbps`: takes the mean of the slices in this span of time; of
+    /// all slices when absent.
     pub between: Option<Span>,
-    /// Divided by the mean of the same series in this one.
+    /// Divides by the mean of the same series in this span.
     pub relative_to: Option<Span>,
-    /// A field divided by the sum of these fields.
+    /// Divides the field by the sum of these fields.
     #[serde(default)]
     pub per: Vec<String>,
-    /// Times this.
+    /// Factor by which the result is multiplied.
     #[serde(default = "one")]
     pub scale: f64,
-    /// The unit after all that.
+    /// Unit of the result.
     #[serde(default)]
     pub unit: String,
 }
@@ -200,50 +203,50 @@ fn one() -> f64 {
     1.0
 }
 
-/// A row: what the paper says beside what we find.
+/// A row of the report: the paper's value beside the value found.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// The row of the list of targets: `I-R2`.
+    /// Id of the row in the list of targets: `I-R2`.
     pub row: String,
-    /// What is compared, in our words.
+    /// Description of the comparison, in the project's own words.
     pub what: String,
-    /// The paper's value, in its words.
+    /// The paper's value, as the paper states it.
     pub paper: String,
-    /// What is computed.
+    /// Value that is computed and compared with the band.
     pub value: Value,
-    /// Where it must lie.
+    /// Interval in which the value must lie.
     pub band: Band,
-    /// Why the band is that wide.
+    /// Reason for the width of the band.
     pub why: String,
-    /// What is different in the small version.
+    /// Differences in the small version.
     pub fast: Option<FastCheck>,
 }
 
-/// A check in the small version.
+/// Differences of a check in the small version.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FastCheck {
-    /// Another band.
+    /// Band that replaces the check's.
     pub band: Option<Band>,
-    /// Why it is another one.
+    /// Reason for the different band.
     pub why: Option<String>,
-    /// The check is left out, for this reason.
+    /// Reason for which the check is left out; it is not left out when absent.
     pub skip: Option<String>,
 }
 
-/// From and to, both included; either may be left out.
+/// An interval, both ends included; either may be left out.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Band {
-    /// The least.
+    /// Lower end.
     pub min: Option<f64>,
-    /// The most.
+    /// Upper end.
     pub max: Option<f64>,
 }
 
 impl Band {
-    /// Whether `value` lies in it.
+    /// Returns whether `value` lies in the band.
     pub fn holds(&self, value: f64) -> bool {
         self.min.is_none_or(|min| value >= min) && self.max.is_none_or(|max| value <= max)
     }
@@ -261,36 +264,36 @@ impl std::fmt::Display for Band {
     }
 }
 
-/// A picture.
+/// A plot in the report.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
-    /// Above it.
+    /// Title above the plot.
     pub title: String,
-    /// What kind.
+    /// Type of the plot.
     pub kind: PlotKind,
-    /// A panel for each; for a `cdf`, one of `fct_us`, `slowdown`, `single_packet_fct_us`.
+    /// Measures, with a panel for each; for a `cdf`, one of `fct_us`, `slowdown`, `single_packet_fct_us`.
     pub measures: Vec<String>,
-    /// `lines`: along this axis. `bars`: groups along it. `cdf`: a panel for each of its values.
+    /// Axis of the plot. `lines`: the horizontal axis. `bars`: one group per value. `cdf`: one panel per value.
     pub axis: Option<String>,
-    /// The other axes, held at these values.
+    /// Fixed values of the other axes.
     #[serde(default)]
     pub at: BTreeMap<String, String>,
-    /// Only these, in this order; without, all.
+    /// Variants to show, in this order; all when absent.
     pub variants: Option<Vec<String>>,
-    /// Shows the ratio to this variant.
+    /// Variant to which all values are shown as ratios.
     pub relative_to: Option<String>,
-    /// The axis of values.
+    /// Spacing of the axis of values.
     #[serde(default)]
     pub scale: Scale,
-    /// `cdf`: from this share upwards (0.9).
+    /// For `cdf`: the cumulative share from which the plot starts (0.9).
     pub from: Option<f64>,
-    /// Under it, where the title does not say all.
+    /// Note below the plot, for what the title does not explain.
     #[serde(default)]
     pub note: String,
 }
 
-/// What kind of picture.
+/// Type of a plot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlotKind {
@@ -298,14 +301,14 @@ pub enum PlotKind {
     Bars,
     /// A line for each variant over an axis.
     Lines,
-    /// A line for each variant: share of values at or below.
+    /// A line for each variant: the share of values at or below each value.
     Cdf,
-    /// A line for each variant over simulated time: measures are series, each as it goes from slice to slice.
+    /// A line for each variant over simulated time: measures are series, plotted slice by slice.
     Time,
 }
 
 impl Axis {
-    /// What the values are called.
+    /// Returns the labels of the values.
     pub fn labels(&self) -> Vec<String> {
         if self.key.is_some() {
             self.values.iter().map(label_of).collect()
@@ -314,7 +317,7 @@ impl Axis {
         }
     }
 
-    /// The values as points.
+    /// Returns the values as points.
     pub fn points(&self) -> Vec<AxisPoint> {
         let Some(key) = &self.key else { return self.point.clone() };
         let of = |value: &toml::Value| {
@@ -325,13 +328,13 @@ impl Axis {
         self.values.iter().map(of).collect()
     }
 
-    /// Whether the small version has the value called `label`.
+    /// Returns whether the small version has the value called `label`.
     pub fn is_fast(&self, label: &str) -> bool {
         self.fast.as_ref().is_none_or(|fast| fast.iter().any(|value| label_of(value) == label))
     }
 }
 
-/// `240KB` is 240: the unit is the axis's business.
+/// Returns the number at the start of `text`: `240KB` is 240, because the unit is in the axis label.
 fn leading_number(text: &str) -> Option<f64> {
     let is_part = |c: char| c.is_ascii_digit() || c == '.' || c == '_' || c == '-';
     let end = text.find(|c| !is_part(c)).unwrap_or(text.len());

@@ -1,27 +1,27 @@
-//! Files that a person names, read with a bound.
+//! Reads files that a user names, with size limits.
 //!
-//! A name may lead anywhere: to a device that never ends (`/dev/zero`), to a folder, to something of a terabyte. What
-//! is no file is not opened, for opening some devices does something; pipes are read, because shells make them
-//! (`<(command)`).
+//! A name may refer to anything: an endless device (`/dev/zero`), a folder, a file of a terabyte. Anything but a
+//! regular file is refused without opening it, because opening some devices has side effects; only pipes are read too,
+//! because shells create them (`<(command)`).
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-/// Why a file is not read. Prints as what follows its name.
+/// Reason why a file is not read. Displays as text that follows the file name.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// The system does not let us.
+    /// Error of the system.
     #[error("{0}")]
     System(#[from] io::Error),
-    /// It is something else.
+    /// The name refers to something other than a file, as described.
     #[error("is {0}, and a file is needed")]
     NoFile(&'static str),
-    /// It is larger than anything that makes sense.
+    /// Larger than any valid file.
     #[error("has more than {} MiB, the most that such a file may have", .0 >> 20)]
     TooLarge(u64),
-    /// It is not text.
+    /// The content is not text.
     #[error("is not text (UTF-8) from byte {0} on")]
     NoText(usize),
 }
@@ -29,7 +29,7 @@ pub enum InputError {
 /// Reads the text file at `path`, of at most `most` bytes.
 ///
 /// # Errors
-/// What is wrong with it.
+/// When it cannot be read, is not text, or is too large.
 pub fn read_text(path: &Path, most: u64) -> Result<String, InputError> {
     let mut bytes = Vec::new();
     open(path)?.take(most + 1).read_to_end(&mut bytes)?;
@@ -42,11 +42,11 @@ pub fn read_text(path: &Path, most: u64) -> Result<String, InputError> {
 /// Opens the file, or the pipe, at `path`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// When it cannot be opened, or is something other than a file or a pipe.
 pub fn open(path: &Path) -> Result<File, InputError> {
     check(&fs::metadata(path)?)?;
     let file = File::open(path)?;
-    // Somebody may have put another one there.
+    // Checks again, because another file may have been put there meanwhile.
     check(&file.metadata()?)?;
     Ok(file)
 }
@@ -65,13 +65,13 @@ fn check(metadata: &Metadata) -> Result<(), InputError> {
     }))
 }
 
-/// A plan, an experiment, the factors of one: they have kilobytes.
+/// Maximum size in bytes of a plan, an experiment, or its factors, which have kilobytes.
 pub const PLAN_BYTES_MAX: u64 = 16 << 20;
 
-/// A list of flows or lengths that a plan names: some ten million lines.
+/// Maximum size in bytes of a list of flows or lengths that a plan names: some ten million lines.
 pub const TRACE_BYTES_MAX: u64 = 256 << 20;
 
-/// A line of a file of samples: a series has some megabytes.
+/// Maximum length in bytes of a line of a file of samples: a series has some megabytes.
 pub const LINE_BYTES_MAX: u64 = 64 << 20;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Samples into rows: what was found, beside what the paper says, with a verdict.
+//! Computes rows from samples: the value found, beside the paper's value, with a verdict.
 //!
-//! Everything is computed seed by seed, with the same seed on both sides of a ratio. The verdict is on the mean over
+//! Every value is computed for each seed, with the same seed on both sides of a ratio. The verdict is on the mean over
 //! the seeds; the least and the largest are shown beside it.
 
 pub(crate) mod series;
@@ -17,7 +17,7 @@ use crate::run::Sample;
 use crate::work::{Layout, Place, Size, Work};
 use shape::Gap;
 
-/// Numbers over seeds.
+/// Statistics of a value over the seeds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Stat {
     /// Their mean.
@@ -26,12 +26,12 @@ pub struct Stat {
     pub min: f64,
     /// The largest.
     pub max: f64,
-    /// How many.
+    /// Number of values.
     pub count: usize,
 }
 
 impl Stat {
-    /// Of `values`; none of none.
+    /// Returns the statistics of `values`; `None` when it is empty.
     pub fn of(values: &[f64]) -> Option<Self> {
         let count = values.len();
         let mean = values.iter().sum::<f64>() / count as f64;
@@ -41,22 +41,22 @@ impl Stat {
     }
 }
 
-/// Whether we agree.
+/// Verdict of a check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "verdict", content = "reason")]
 pub enum Verdict {
     /// The mean lies in the band.
     Inside,
-    /// It does not.
+    /// The mean lies outside the band.
     Outside,
-    /// There is no number, for this reason: a failure too.
+    /// No number could be computed, for this reason; this is a failure too.
     Unjudged(String),
-    /// This size leaves the row out, for this reason.
+    /// The row is left out at this size, for this reason.
     LeftOut(String),
 }
 
 impl Verdict {
-    /// In a word or two.
+    /// Returns the verdict in a word or two.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Inside => "inside",
@@ -66,37 +66,37 @@ impl Verdict {
         }
     }
 
-    /// Whether the command must fail for it.
+    /// Returns whether the verdict makes the command fail.
     pub fn is_failure(&self) -> bool {
         matches!(self, Self::Outside | Self::Unjudged(_))
     }
 }
 
-/// A row of the result.
+/// A row of the report.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// `irn/fig1`.
+    /// Id of the experiment: `irn/fig1`.
     pub experiment: String,
-    /// `I-R2`.
+    /// Id of the row: `I-R2`.
     pub row: String,
-    /// What is compared.
+    /// Description of the comparison.
     pub what: String,
-    /// The paper's words.
+    /// The paper's value, as the paper states it.
     pub paper: String,
-    /// What we find.
+    /// The value found.
     pub value: Option<Stat>,
-    /// Its unit.
+    /// Unit of the value.
     pub unit: String,
-    /// How it came about.
+    /// Origin of the value.
     pub origin: Origin,
-    /// Which of several values it is.
+    /// Description of which of several values was selected.
     pub at: String,
-    /// The band.
+    /// Interval in which the value must lie.
     #[serde(serialize_with = "as_text")]
     pub band: Band,
-    /// Why it is that wide.
+    /// Reason for the width of the band.
     pub why: String,
-    /// Whether we agree.
+    /// Verdict of the check.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
@@ -108,7 +108,7 @@ fn as_text<S: serde::Serializer>(band: &Band, serializer: S) -> Result<S::Ok, S:
 /// Samples by the key of their run.
 pub type Samples = BTreeMap<String, Sample>;
 
-/// The rows of `layout` that were asked for.
+/// Returns the rows of `layout` that were requested.
 pub fn rows(work: &Work<'_>, layout: &Layout<'_>, samples: &Samples) -> Vec<Row> {
     let experiment = layout.selected.experiment;
     let asked = experiment.check.iter().filter(|check| layout.selected.has_row(&check.row));
@@ -148,7 +148,7 @@ fn row(size: Size, layout: &Layout<'_>, samples: &Samples, check: &Check) -> Row
                 None => Verdict::Unjudged("there are no seeds".to_owned()),
             };
         }
-        // At full size everything must be there.
+        // Only the small version may lack values; at full size this is a failure.
         Err(Gap::Size(reason)) if size == Size::Fast => row.verdict = Verdict::LeftOut(reason),
         Err(Gap::Size(reason) | Gap::Failed(reason)) => row.verdict = Verdict::Unjudged(reason),
     }
@@ -158,7 +158,7 @@ fn row(size: Size, layout: &Layout<'_>, samples: &Samples, check: &Check) -> Row
 fn unit(layout: &Layout<'_>, value: &Value) -> String {
     let experiment = layout.selected.experiment;
     match value {
-        // The largest by the least.
+        // The spread is a ratio: the largest divided by the least.
         Value::Measure(single) if single.take == Some(Take::Spread) => "x".to_owned(),
         Value::Measure(single) => {
             let first = experiment.measure.iter().find(|measure| measure.name == single.measures[0]);
@@ -170,10 +170,10 @@ fn unit(layout: &Layout<'_>, value: &Value) -> String {
     }
 }
 
-/// The measure called `name` of `variant` at `place`, for each seed.
+/// Returns the measure called `name` of `variant` at `place`, for each seed.
 ///
 /// # Errors
-/// Why there is no such number.
+/// The reason why there is no such number.
 pub fn measured(
     layout: &Layout<'_>,
     samples: &Samples,
@@ -210,14 +210,15 @@ fn read(sample: &Sample, path: &str, measure: &Measure) -> Result<f64, String> {
     Ok(value / divisor * measure.scale)
 }
 
-/// A number of a report, by its path.
+/// Returns a number of a report, by its path.
 fn field(sample: &Sample, path: &str) -> Result<f64, String> {
     let found = path.split('.').try_fold(&sample.report, |value, part| value.get(part));
     found.and_then(serde_json::Value::as_f64).ok_or_else(|| format!("its report has no number `{path}`"))
 }
 
-/// Under what conditions the runs of `layouts` were measured, whenever that was: `SOME CPU (opt-level 3, rustc 1.95.0,
-/// sse2), load average 0.20 to 1.31 before the runs`. None where nothing was.
+/// Describes the conditions under which the runs of `layouts` were measured, by this command or earlier ones: `SOME CPU
+/// (opt-level 3, rustc 1.95.0, sse2), load average 0.20 to 1.31 before the runs`. Returns `None` when no run was
+/// measured.
 pub(crate) fn conditions(work: &Work<'_>, layouts: &[Layout<'_>], samples: &Samples) -> Option<String> {
     let keys: BTreeSet<&str> = layouts.iter().flat_map(Layout::runs).map(|(.., key)| key).collect();
     let specs = keys.iter().filter_map(|key| work.runs.get(*key));

@@ -1,6 +1,6 @@
-//! Names of values in plans, as tables and figures have them.
+//! Labels of plan values for tables and figures.
 
-/// How a value is called.
+/// Returns the label of a value.
 pub(crate) fn label_of(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! Figures of papers, re-run on the fabric and held against what the papers say.
+//! Re-runs figures of papers on the fabric and compares the results with the papers.
 //!
 //! ```text
 //! ROOM     rnic-reproduce (amber: change with a test of what a check computes, or of what a report shows)
@@ -10,8 +10,9 @@
 //! Proved by tests/, on small experiments: every shape of check, every error line, cache, report
 //! ```
 //!
-//! The way of an experiment: [`Catalogue`] reads the folders; [`Work`] makes the list of runs, each once however many
-//! experiments need it; [`pool`] or another machine runs them; [`judge`] turns samples into rows with verdicts.
+//! Processing of an experiment: [`Catalogue`] reads the folders; [`Work`] builds the list of runs, each once however
+//! many experiments need it; [`pool`] or another machine executes them; [`judge`] computes rows with verdicts from the
+//! samples.
 
 pub mod catalogue;
 pub mod experiment;
@@ -36,5 +37,5 @@ pub use report::Report;
 pub use run::{RunSpec, Sample, Task};
 pub use work::{Size, Work};
 
-/// Fingerprint of the sources that the result of a run depends on, taken when this was built.
+/// Fingerprint of the sources that the result of a run depends on, computed when this crate was built.
 pub const SOURCES: &str = env!("RNIC_SOURCES");

@@ -1,23 +1,23 @@
-//! Which processor and which build this is, and how busy the machine: what is measured is true of them alone.
+//! Describes the processor, the build and the load of the machine: measured results are valid only for them.
 
 use std::fs;
 
-/// How this was compiled, as far as it decides how fast it runs.
+/// Build settings that determine how fast this program runs.
 pub const BUILD: &str =
     if cfg!(debug_assertions) { concat!(env!("RNIC_BUILD"), ", with debug assertions") } else { env!("RNIC_BUILD") };
 
-/// The model of this machine's processor; where the system does not tell, its architecture.
+/// Returns the model of this machine's processor; when the system does not report it, its architecture.
 pub fn processor() -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     model(&cpuinfo).unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
-/// What a measurement belongs to: `SOME CPU (opt-level 3, rustc 1.95.0, sse2)`.
+/// Returns the processor and build to which a measurement belongs: `SOME CPU (opt-level 3, rustc 1.95.0, sse2)`.
 pub fn here() -> String {
     format!("{} ({BUILD})", processor())
 }
 
-/// Work of everybody in the last minute, in processors; none where the system does not tell.
+/// Returns the load of all processes in the last minute, in processors; `None` when the system does not report it.
 pub fn load_average() -> Option<f64> {
     load(&fs::read_to_string("/proc/loadavg").ok()?)
 }

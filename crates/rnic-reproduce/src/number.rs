@@ -1,8 +1,8 @@
-//! Numbers as people read them.
+//! Formats numbers for users.
 
 use crate::judge::Stat;
 
-/// About three significant digits: `0.012`, `1.23`, `12.3`, `1230`; `never` for what is infinite.
+/// Formats with about three significant digits: `0.012`, `1.23`, `12.3`, `1230`; `never` for infinite values.
 pub fn short(value: f64) -> String {
     if !value.is_finite() {
         return if value.is_nan() { "not a number" } else { "never" }.to_owned();
@@ -13,7 +13,7 @@ pub fn short(value: f64) -> String {
         m if m >= 9.995 => 1,
         m if m >= 0.9995 => 2,
         m if m >= 0.0995 => 3,
-        // Three digits, wherever they begin.
+        // Three significant digits, regardless of leading zeros.
         m => (2 - m.log10().floor() as i32).clamp(3, 9) as usize,
     };
     let text = format!("{value:.decimals$}");
@@ -23,14 +23,14 @@ pub fn short(value: f64) -> String {
     text
 }
 
-/// `3.01 x`; a unit that is none leaves no blank.
+/// Formats a value with its unit, `3.01 x`; an empty unit adds no blank.
 pub fn with_unit(value: f64, unit: &str) -> String {
     let blank = if unit.is_empty() || !value.is_finite() { "" } else { "\u{a0}" };
     let unit = if value.is_finite() { unit } else { "" };
     format!("{}{blank}{unit}", short(value))
 }
 
-/// `3.01 x (2.80 to 3.20)`; of one value just that.
+/// Formats the mean with its range, `3.01 x (2.80 to 3.20)`; for one value only that value.
 pub fn spread(stat: &Stat, unit: &str) -> String {
     let mean = with_unit(stat.mean, unit);
     if stat.count < 2 {
@@ -39,7 +39,7 @@ pub fn spread(stat: &Stat, unit: &str) -> String {
     format!("{mean} ({} to {})", short(stat.min), short(stat.max))
 }
 
-/// `0.8 s`, `12 s`, `3 min 20 s`, `2 h 5 min`.
+/// Formats a duration: `0.8 s`, `12 s`, `3 min 20 s`, `2 h 5 min`.
 pub fn seconds(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match whole {

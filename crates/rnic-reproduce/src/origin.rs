@@ -1,4 +1,4 @@
-//! How numbers came about, so that nobody takes one sort for another.
+//! Origins of numbers, shown so that simulated, computed and measured numbers are not confused.
 
 use std::collections::BTreeSet;
 
@@ -7,22 +7,22 @@ use serde::Serialize;
 
 use crate::experiment::{Experiment, Value};
 
-/// How a number came about.
+/// Origin of a number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
-    /// By a simulated network.
+    /// From a simulated network.
     Simulated,
-    /// By code, without a run.
+    /// Computed by code, without a run.
     Computed,
-    /// By a search of cases that are drawn from seeds.
+    /// Found by a search of cases that are generated from seeds.
     Searched,
-    /// By the clock of a machine.
+    /// Measured by the clock of a machine.
     Measured,
 }
 
 impl Origin {
-    /// In a few words: `measured on this machine`.
+    /// Returns the origin in a few words: `measured on this machine`.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Simulated => "simulated",
@@ -32,7 +32,7 @@ impl Origin {
         }
     }
 
-    /// In one word, as JSON has it too.
+    /// Returns the origin as one word, also used in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Simulated => "simulated",
@@ -42,7 +42,8 @@ impl Origin {
         }
     }
 
-    /// What stands behind a single number, where most are simulated or computed: ` (measured)`, or nothing.
+    /// Returns the mark behind a single number, where most are simulated or computed: ` (measured)`, or an empty
+    /// string.
     pub const fn mark(self) -> &'static str {
         match self {
             Self::Simulated | Self::Computed => "",
@@ -51,7 +52,8 @@ impl Origin {
         }
     }
 
-    /// All of `origins` in words: `simulated, computed or measured on SOME CPU`; `conditions`: of what is measured.
+    /// Describes all of `origins`: `simulated, computed or measured on SOME CPU`; `conditions` are those of measured
+    /// numbers.
     pub fn all(origins: impl IntoIterator<Item = Self>, conditions: Option<&str>) -> String {
         let words = |origin: Self| match (origin, conditions) {
             (Self::Measured, Some(conditions)) => format!("measured on {conditions}"),
@@ -64,7 +66,7 @@ impl Origin {
 }
 
 impl Experiment {
-    /// How what its runs give came about; where nothing is run, its quantities.
+    /// Returns the origin of the numbers that its runs give; when nothing is run, of its quantities.
     pub fn origin(&self) -> Origin {
         match self.trial.as_deref().map(rnic_trials::find) {
             Some(Ok(trial)) if trial.nature == Nature::Measured => Origin::Measured,
@@ -74,7 +76,7 @@ impl Experiment {
         }
     }
 
-    /// How the number of a check came about.
+    /// Returns the origin of the number of a check.
     pub(crate) fn origin_of(&self, value: &Value) -> Origin {
         if matches!(value, Value::Quantity { .. }) { Origin::Computed } else { self.origin() }
     }

@@ -1,4 +1,5 @@
-//! Runs on the processors of this machine: one each, as many at once as memory allows; what is measured by itself.
+//! Executes runs on the processors of this machine: one run per processor, as many in parallel as memory allows;
+//! measured runs are executed alone.
 
 use std::num::NonZeroUsize;
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -7,23 +8,23 @@ use std::thread;
 
 use crate::run::{RunSpec, Sample};
 
-/// What limits a pool.
+/// Limits of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Runs at once.
+    /// Maximum number of runs in parallel.
     pub jobs: NonZeroUsize,
-    /// Bytes that all of them may take; a run that needs more than all of it runs alone.
+    /// Memory in bytes for all parallel runs; a run that needs more than this is executed alone.
     pub memory: u64,
 }
 
-/// Runs all of `specs`, longest first, and hands each sample to `done` as it comes, on the caller's thread. Ends early,
-/// after the runs that are under way, when `done` fails.
+/// Executes all of `specs`, longest first, and passes each sample to `done` as it arrives, on the caller's thread. When
+/// `done` fails, no further runs are started and those in progress are completed.
 ///
 /// # Errors
-/// That of `done`.
+/// The error of `done`.
 pub fn run_all<E>(specs: &[&RunSpec], limits: Limits, done: impl FnMut(Sample) -> Result<(), E>) -> Result<(), E> {
     let mut order = specs.to_vec();
-    // What is measured goes last: what else there is does not wait for it.
+    // Measured runs are executed last, so that other runs do not wait for them.
     order.sort_by_key(|spec| (spec.is_alone(), std::cmp::Reverse(spec.task.cost)));
     let desk = Desk {
         state: Mutex::new(State { left: order.into(), memory: limits.memory, under_way: 0, is_quiet: false }),
@@ -68,7 +69,7 @@ fn collect<E>(
     outcome
 }
 
-/// Where workers fetch runs.
+/// Queue from which workers fetch runs.
 struct Desk<'s> {
     state: Mutex<State<'s>>,
     freed: Condvar,
@@ -78,12 +79,12 @@ struct State<'s> {
     left: std::collections::VecDeque<&'s RunSpec>,
     memory: u64,
     under_way: usize,
-    /// One is measured: nothing else may run.
+    /// True while a run is being measured: no other run may start.
     is_quiet: bool,
 }
 
 impl<'s> State<'s> {
-    /// The next run that may start now.
+    /// Removes and returns the next run that may start now.
     fn next(&mut self) -> Option<&'s RunSpec> {
         let fits = |spec: &&RunSpec| match self.under_way {
             0 => true,
@@ -105,7 +106,8 @@ impl<'s> State<'s> {
 }
 
 impl<'s> Desk<'s> {
-    /// The next run that may start; waits for one; none when nothing is left.
+    /// Removes and returns the next run that may start, and blocks until there is one; returns `None` when no run is
+    /// left.
     fn take(&self) -> Option<&'s RunSpec> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -130,7 +132,7 @@ impl<'s> Desk<'s> {
     }
 }
 
-/// Four fifths of the memory that is free, or a guess where the system does not tell.
+/// Returns four fifths of the available memory in bytes, or a guess when the system does not report it.
 pub fn free_memory() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

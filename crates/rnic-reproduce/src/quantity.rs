@@ -1,4 +1,4 @@
-//! Numbers that the code computes without a run: sizes, formulas. A check names one and gives it arguments.
+//! Numbers that the code computes without a run, such as sizes and formulas. A check names one and gives its arguments.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ pub type Arguments = BTreeMap<String, toml::Value>;
 /// A number that the code computes.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
-    /// What checks call it.
+    /// Name that checks use.
     pub name: &'static str,
-    /// What it is, with its unit and its arguments.
+    /// Description, with its unit and its arguments.
     pub what: &'static str,
-    /// Computes it.
+    /// Function that computes the number.
     pub compute: fn(&Arguments) -> Result<f64, String>,
 }
 
@@ -63,7 +63,8 @@ pub const QUANTITIES: &[Quantity] = &[
     },
 ];
 
-/// One packet time by one packet time and the share of it that is spent waiting.
+/// Computes goodput as a fraction: one packet time divided by the sum of one packet time and the average waiting time
+/// per packet.
 fn stall_goodput(with: &Arguments) -> Result<f64, String> {
     let (loss, latency) = (quantity::<Probability>(with, "loss")?, quantity::<Duration>(with, "latency")?);
     let (rate, packet) = (quantity::<BitRate>(with, "rate")?, quantity::<Bytes>(with, "packet")?);
@@ -71,14 +72,14 @@ fn stall_goodput(with: &Arguments) -> Result<f64, String> {
     Ok(1.0 / (1.0 + loss.as_f64() * latency.as_us_f64() / packet_us))
 }
 
-/// As many packets for each connection as the cap of the transport lets in early.
+/// Computes the buffer for out-of-order packets: the transport's packet cap, for each connection.
 fn early_buffer(with: &Arguments) -> Result<f64, String> {
     let profile = transport(with)?;
     let cap = profile.cap_packets.ok_or_else(|| format!("transport `{}` has no cap", profile.name))?;
     Ok(f64::from(cap) * count(with, "connections")? * quantity::<Bytes>(with, "packet")?.get() as f64 / 1e6)
 }
 
-/// Every field of the footprint, as often as it is there.
+/// Sums the fields of the footprint, each multiplied by the number of its instances.
 fn footprint(with: &Arguments) -> Result<f64, String> {
     let (connections, requests) = (count(with, "connections")?, count(with, "requests")?);
     let bits = |field: &FootprintField| {
@@ -92,7 +93,7 @@ fn footprint(with: &Arguments) -> Result<f64, String> {
     Ok(transport(with)?.footprint().iter().map(bits).sum::<f64>() / 8e3)
 }
 
-/// Whole contexts in what is left beside what all connections share.
+/// Computes the number of complete contexts that fit into the cache beside the state that all connections share.
 fn contexts(with: &Arguments) -> Result<f64, String> {
     let profile = transport(with)?;
     match (with.contains_key("cache"), with.contains_key("entries")) {
@@ -106,7 +107,7 @@ fn contexts(with: &Arguments) -> Result<f64, String> {
     }
 }
 
-/// FaSR section IV-D counts so: 6 bytes of 1024 and 6 are 0.58 %.
+/// Computes the share of additional headers as FaSR section IV-D does: 6 bytes of 1024 and 6 are 0.58 %.
 fn header_share(with: &Arguments) -> Result<f64, String> {
     let (bytes, mtu) = (quantity::<Bytes>(with, "message")?.get(), count(with, "mtu")? as u32);
     let name = with.get("op").and_then(toml::Value::as_str).ok_or("give `op`, by its name")?;
@@ -117,7 +118,7 @@ fn header_share(with: &Arguments) -> Result<f64, String> {
     Ok(added / (bytes as f64 + added) * 100.0)
 }
 
-/// As in plans: a name, or a table of a name and options.
+/// Reads the transport as plans do: a name, or a table of a name and options.
 fn transport(with: &Arguments) -> Result<Profile, String> {
     match with.get("transport") {
         Some(toml::Value::String(name)) => named(name, []),
@@ -140,10 +141,10 @@ fn count(with: &Arguments, key: &str) -> Result<f64, String> {
     number.map(|number| number as f64).ok_or_else(|| format!("give `{key}`, a number"))
 }
 
-/// The quantity called `name`.
+/// Returns the quantity called `name`.
 ///
 /// # Errors
-/// When there is none; says which there are.
+/// When there is none; the error lists the existing ones.
 pub fn find(name: &str) -> Result<&'static Quantity, String> {
     QUANTITIES.iter().find(|quantity| quantity.name == name).ok_or_else(|| {
         let there: Vec<&str> = QUANTITIES.iter().map(|quantity| quantity.name).collect();

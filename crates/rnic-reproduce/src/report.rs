@@ -1,4 +1,4 @@
-//! The report: one page that needs nothing but itself, and the raw numbers beside it.
+//! The report: one self-contained HTML page, and the raw numbers beside it.
 
 mod curves;
 mod figure;
@@ -17,61 +17,61 @@ use crate::work::Work;
 
 pub use raw::RawError;
 
-/// Everything that a report tells.
+/// Contents of a report.
 #[derive(Debug)]
 pub struct Report<'r> {
-    /// What was run.
+    /// Experiments and runs of the report.
     pub work: &'r Work<'r>,
-    /// What came out.
+    /// Samples of the runs.
     pub samples: &'r Samples,
-    /// What repeats it.
+    /// Command that repeats the report.
     pub command: &'r str,
-    /// Where the command ran; not what was measured earlier.
+    /// Machine on which the command ran; earlier runs may have been measured on another one.
     pub machine: &'r str,
-    /// Seconds that the command took.
+    /// Duration of the command, in seconds.
     pub wall_s: f64,
-    /// Runs that were there from earlier commands.
+    /// Number of runs whose samples existed from earlier commands.
     pub kept: usize,
 }
 
 impl Report<'_> {
-    /// The rows, experiment by experiment.
+    /// Returns the rows, grouped by experiment.
     pub fn rows(&self) -> Vec<Vec<Row>> {
         self.work.layouts.iter().map(|layout| rows(self.work, layout, self.samples)).collect()
     }
 
-    /// On what processor, with which build and under which load its measured runs were made; none where none was.
+    /// Returns the processor, build and load of the measured runs; `None` when no run was measured.
     pub fn conditions(&self) -> Option<String> {
         conditions(self.work, &self.work.layouts, self.samples)
     }
 
-    /// How the numbers of `rows` came about, in words.
+    /// Describes the origins of the numbers of `rows`.
     pub fn origins(&self, rows: &[Row]) -> String {
         Origin::all(rows.iter().map(|row| row.origin), self.conditions().as_deref())
     }
 
-    /// The page.
+    /// Returns the HTML page.
     pub fn html(&self) -> String {
         page::page(self)
     }
 
-    /// The verdicts alone, as a table in Markdown.
+    /// Returns the verdicts alone, as a table in Markdown.
     pub fn markdown(&self) -> String {
         table::table(self)
     }
 
-    /// The raw numbers: a line for each number of each run.
+    /// Writes the raw numbers as CSV: a line for each number of each run.
     ///
     /// # Errors
-    /// When `output` fails.
+    /// When writing to `output` fails.
     pub fn write_csv(&self, output: impl Write) -> Result<(), RawError> {
         raw::write_csv(&raw::lines(self.work, self.samples), output)
     }
 
-    /// The same as Parquet.
+    /// Writes the raw numbers as Parquet.
     ///
     /// # Errors
-    /// When `output` fails.
+    /// When writing to `output` fails.
     pub fn write_parquet(&self, output: impl Write + Send) -> Result<(), RawError> {
         raw::write_parquet(&raw::lines(self.work, self.samples), output)
     }

@@ -1,4 +1,4 @@
-//! One run: a pure function of plan, files and seed; of what is measured, of the machine too.
+//! One run: a pure function of plan, files and seed; a measured run depends on the machine too.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -12,59 +12,59 @@ use sha2::{Digest, Sha256};
 use crate::SOURCES;
 use crate::machine;
 
-/// What is to be run: everything that the result depends on, so that it can be sent elsewhere.
+/// Specification of a run: everything that the result depends on, so that it can be executed on another machine.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RunSpec {
-    /// Fingerprint of the rest.
+    /// Fingerprint of `sources`, `task` and `seed`.
     pub key: String,
-    /// Fingerprint of the program that must run it.
+    /// Fingerprint of the program that must execute it.
     pub sources: String,
-    /// What is run with the seed.
+    /// Task to run with the seed.
     #[serde(flatten)]
     pub task: Task,
-    /// The seed.
+    /// Seed of all random decisions.
     pub seed: u64,
 }
 
-/// What is run, with whatever seed.
+/// A simulation or trial, without a seed.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Task {
-    /// The trial; without, a simulation.
+    /// Name of the trial; a simulation when absent.
     pub trial: Option<String>,
-    /// The processor and the build with which it is measured, alone; none where no clock is read.
+    /// Processor and build on which it is measured, with no other run beside it; `None` when the run reads no clock.
     pub measured_on: Option<String>,
     /// The plan of the simulation, or the arguments of the trial, as TOML.
     pub plan: String,
-    /// The files that it names, and what is in them.
+    /// Names and contents of the files that the plan names.
     pub files: BTreeMap<String, String>,
-    /// Bytes of memory that it may take.
+    /// Memory that the run may use, in bytes.
     pub memory: u64,
-    /// About how much work it is: bytes that a simulated network moves in the same time.
+    /// Approximate cost of the run: the bytes that a simulated network moves in the same time.
     pub cost: u64,
 }
 
-/// What a run has given.
+/// Result of a run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Sample {
-    /// Which run.
+    /// Key of the run.
     pub key: String,
-    /// The program that ran it.
+    /// Fingerprint of the program that executed it.
     pub sources: String,
-    /// The fabric's report, or what the trial gives, as JSON.
+    /// The fabric's report, or the result of the trial, as JSON.
     pub report: serde_json::Value,
     /// Distributions at [`levels`].
     pub quantiles: BTreeMap<String, Vec<f64>>,
-    /// Seconds that it took.
+    /// Duration of the run, in seconds.
     pub wall_s: f64,
-    /// Of what is measured: the load average before it ran, where the system tells.
+    /// Load average before a measured run, when the system reports it.
     #[serde(default)]
     pub load_average: Option<f64>,
-    /// Why it is no result: promises that were broken, or why it could not run.
+    /// Reason why there is no valid result: invariants that were violated, or why it could not run.
     pub failure: Option<String>,
 }
 
 impl RunSpec {
-    /// A run of `task` with `seed`.
+    /// Returns a run of `task` with `seed`.
     pub fn new(task: Task, seed: u64) -> Self {
         let mut digest = Sha256::new();
         let mut add = |part: &str| digest.update(format!("{}\n{part}\n", part.len()));
@@ -75,18 +75,18 @@ impl RunSpec {
             add(name);
             add(content);
         }
-        // Of another processor or another build, what was measured is another result.
+        // A measured run has another key on another processor or with another build.
         task.trial.iter().chain(&task.measured_on).for_each(|part| add(part));
         let key = digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         Self { key, sources: SOURCES.to_owned(), task, seed }
     }
 
-    /// Whether nothing may run beside it, and nowhere else: it is measured.
+    /// Returns whether the run is measured, and so must be executed on this machine with no other run beside it.
     pub fn is_alone(&self) -> bool {
         self.task.measured_on.is_some()
     }
 
-    /// Runs it.
+    /// Executes the run.
     pub fn run(&self) -> Sample {
         let mut sample = Sample {
             key: self.key.clone(),
@@ -137,13 +137,13 @@ impl RunSpec {
     }
 }
 
-/// The shares at which distributions are kept: every percent, and above 90 every tenth of one.
+/// Returns the shares at which distributions are stored: every percent, and above 90 every tenth of a percent.
 pub fn levels() -> Vec<f64> {
     let percents = (0..90).map(|percent| f64::from(percent) / 100.0);
     percents.chain((900..1_000).map(|per_mille| f64::from(per_mille) / 1_000.0)).chain([0.9995, 1.0]).collect()
 }
 
-/// Of the flows that count in averages.
+/// Returns the distributions over the flows that are counted in averages.
 fn quantiles(report: &Report, plan: &Plan) -> BTreeMap<String, Vec<f64>> {
     let start = Time::ZERO + plan.run.warmup;
     let counted: Vec<_> = report.records.iter().filter(|flow| flow.start >= start).collect();
@@ -153,7 +153,7 @@ fn quantiles(report: &Report, plan: &Plan) -> BTreeMap<String, Vec<f64>> {
             return;
         }
         values.sort_unstable_by(f64::total_cmp);
-        // The nearest rank, as in the fabric's percentiles.
+        // Uses the nearest rank, as the fabric's percentiles do.
         let at = |level: f64| values[((values.len() as f64 * level).ceil() as usize).clamp(1, values.len()) - 1];
         all.insert(name.to_owned(), levels().into_iter().map(at).collect());
     };

@@ -1,7 +1,7 @@
-//! Samples kept on disk, a file each, so that a repeated command runs only what is new.
+//! Samples stored on disk, one file each, so that a repeated command executes only new runs.
 //!
-//! A sample is found by its run's key, which covers the plan, its files, the seed and [`SOURCES`](crate::SOURCES):
-//! whatever changes what a run does changes the key.
+//! A sample is found by its run's key, which covers the plan, its files, the seed and [`SOURCES`](crate::SOURCES): any
+//! change to the behaviour of a run changes the key.
 
 use std::fs;
 use std::io;
@@ -15,22 +15,22 @@ use crate::run::Sample;
 pub struct Store(PathBuf);
 
 impl Store {
-    /// The folder `path`, made when it is not there.
+    /// Opens the folder `path`, and creates it when it does not exist.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be created.
     pub fn open(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
         Ok(Self(path.to_owned()))
     }
 
-    /// The sample of the run with this key; one that cannot be read counts as none.
+    /// Returns the sample of the run with this key; one that cannot be read counts as missing.
     pub fn get(&self, key: &str) -> Option<Sample> {
         let text = read_text(&self.path(key), LINE_BYTES_MAX).ok()?;
         serde_json::from_str(&text).ok().filter(|sample: &Sample| sample.key == key)
     }
 
-    /// Keeps `sample`: whole or not at all.
+    /// Stores `sample` atomically: completely or not at all.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -1,4 +1,4 @@
-//! From experiments to runs: each once, however many figures need it.
+//! Derives runs from experiments: each run occurs once, however many figures need it.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use crate::machine;
 use crate::quantity::{self, Arguments};
 use crate::run::{RunSpec, Sample, Task};
 
-/// Which version of the experiments.
+/// Version of the experiments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
-    /// As published.
+    /// The full version, as published.
     Full,
-    /// Shrunken.
+    /// The small version.
     Fast,
 }
 
@@ -27,35 +27,35 @@ pub enum Size {
 pub struct Work<'c> {
     /// The runs, by key.
     pub runs: BTreeMap<String, RunSpec>,
-    /// Which run stands where.
+    /// Assignment of runs to variants, places and seeds, one layout per experiment.
     pub layouts: Vec<Layout<'c>>,
-    /// Which version.
+    /// Version of the experiments.
     pub size: Size,
 }
 
 /// The runs of one experiment: by variant, place and seed.
 #[derive(Clone, Debug)]
 pub struct Layout<'c> {
-    /// What was asked for.
+    /// Experiment and rows that were requested.
     pub selected: Selected<'c>,
-    /// The values of each axis, of this size.
+    /// Values of each axis, at this size.
     pub axes: Vec<Vec<AxisPoint>>,
-    /// The seeds; one that means nothing where nothing is run.
+    /// Seeds; a single unused one when nothing is run.
     pub seeds: Vec<u64>,
     places: Vec<Place>,
     keys: BTreeMap<(usize, Place, u64), String>,
-    /// Where nothing is run: what each quantity comes to, by measure, variant and place.
+    /// Values of quantities, by measure, variant and place; used when nothing is run.
     quantities: BTreeMap<(usize, usize, Place), f64>,
 }
 
-/// For each axis the index of a value, or none where the plan is left as it is.
+/// A point of the axes: for each axis the index of a value, or `None` for the plan's own value.
 pub type Place = Vec<Option<usize>>;
 
 impl<'c> Work<'c> {
-    /// The runs that `selected` needs; `seeds`: so many instead of what the files say.
+    /// Returns the runs that `selected` needs; `seeds` is a number of seeds that replaces those of the files.
     ///
     /// # Errors
-    /// The first plan that cannot be run, and where it comes from.
+    /// The first plan that cannot be run, and its file.
     pub fn new(selected: Vec<Selected<'c>>, size: Size, seeds: Option<u32>) -> Result<Self, CatalogueError> {
         let mut work = Self { runs: BTreeMap::new(), layouts: Vec::new(), size };
         for selected in selected {
@@ -92,7 +92,7 @@ impl<'c> Work<'c> {
         Ok(layout)
     }
 
-    /// Every quantity for every variant at every place.
+    /// Computes every quantity for every variant at every place.
     fn compute(&self, layout: &mut Layout<'c>) -> Result<(), CatalogueError> {
         let experiment = layout.selected.experiment;
         for (variant_index, variant) in experiment.variant.iter().enumerate() {
@@ -137,7 +137,7 @@ impl<'c> Work<'c> {
         Ok(())
     }
 
-    /// What is laid over the plan, in order.
+    /// Returns the overrides of the plan, in the order in which they apply.
     fn overrides<'l>(&self, layout: &'l Layout<'c>, variant: &'c Variant, place: &Place) -> Vec<&'l Overrides>
     where
         'c: 'l,
@@ -165,7 +165,7 @@ fn wrong(experiment: &Experiment, key: String, what: String) -> CatalogueError {
 }
 
 impl Layout<'_> {
-    /// What the quantity of `measure` comes to for `variant` at `place`.
+    /// Returns the value of the quantity of `measure` for `variant` at `place`.
     pub fn quantity(&self, measure: &str, variant: &str, place: &Place) -> Option<f64> {
         let experiment = self.selected.experiment;
         let measure = experiment.measure.iter().position(|other| other.name == measure)?;
@@ -173,7 +173,7 @@ impl Layout<'_> {
         self.quantities.get(&(measure, variant, place.clone())).copied()
     }
 
-    /// The run of `variant` at `place` with `seed`.
+    /// Returns the sample of the run of `variant` at `place` with `seed`.
     pub fn sample<'s>(
         &self,
         samples: &'s BTreeMap<String, Sample>,
@@ -185,7 +185,7 @@ impl Layout<'_> {
         samples.get(self.keys.get(&(index, place.clone(), seed))?)
     }
 
-    /// Every run: variant, place, seed and key.
+    /// Returns every run: variant, place, seed and key.
     pub fn runs(&self) -> impl Iterator<Item = (&str, &Place, u64, &str)> {
         let experiment = self.selected.experiment;
         self.keys.iter().map(move |((variant, place, seed), key)| {
@@ -193,7 +193,8 @@ impl Layout<'_> {
         })
     }
 
-    /// Where the axes of `at` have these values and those of `over` any; none when this size lacks the value.
+    /// Returns the places at which the axes of `at` have these values and those of `over` have any; empty when this
+    /// size lacks the value.
     pub fn places(&self, at: &crate::experiment::At, over: &[String]) -> Vec<Place> {
         let experiment = self.selected.experiment;
         let held = |axis: usize| at.get(&experiment.axis[axis].name);
@@ -203,7 +204,8 @@ impl Layout<'_> {
                 (Some(label), Some(index)) => self.axes[axis][*index].label == *label,
                 (Some(_), None) => false,
                 (None, Some(_)) => is_gone_over(axis),
-                // Where axes go one at a time, the others stand still; but something must move when it should.
+                // When axes are varied one at a time, the others keep the plan's value; `moves` ensures that one of
+                // `over` is varied.
                 (None, None) => true,
             };
             let moves =
@@ -213,7 +215,7 @@ impl Layout<'_> {
         self.places.iter().filter(fits).cloned().collect()
     }
 
-    /// `load 70%, buffer 60KB`, or nothing.
+    /// Returns a description such as `load 70%, buffer 60KB`, or an empty string.
     pub fn place_name(&self, place: &Place) -> String {
         let axes = &self.selected.experiment.axis;
         let name = |(axis, index): (usize, &Option<usize>)| {
@@ -263,10 +265,10 @@ fn moved(place: &Place, axis: usize, index: usize) -> Place {
     place
 }
 
-/// The plan with everything laid over it.
+/// Returns the plan with all overrides applied.
 fn overridden(experiment: &Experiment, overrides: &[&Overrides]) -> Result<toml::Table, String> {
     let mut table = experiment.base_plan.clone();
-    // A name makes no other run of it.
+    // The name does not affect the run, so it is left out of the key.
     table.remove("name");
     for (key, value) in overrides.iter().flat_map(|overrides| overrides.iter()) {
         replace(&mut table, key, value)?;
@@ -274,7 +276,7 @@ fn overridden(experiment: &Experiment, overrides: &[&Overrides]) -> Result<toml:
     Ok(table)
 }
 
-/// The same as the arguments of the trial called `name`.
+/// Returns the task of the trial called `name`, with the overridden plan as its arguments.
 fn trial(experiment: &Experiment, name: &str, overrides: &[&Overrides]) -> Result<Task, String> {
     let trial = rnic_trials::find(name)?;
     let arguments = overridden(experiment, overrides)?;
@@ -284,7 +286,7 @@ fn trial(experiment: &Experiment, name: &str, overrides: &[&Overrides]) -> Resul
     Ok(Task { trial: Some(name.to_owned()), measured_on, plan, cost, ..Task::default() })
 }
 
-/// The same as a plan, with the files that it names.
+/// Returns the task of a simulation of the overridden plan, with the files that it names.
 fn simulation(experiment: &Experiment, overrides: &[&Overrides]) -> Result<Task, String> {
     let table = overridden(experiment, overrides)?;
     let text = toml::to_string(&table).map_err(|error| error.to_string())?;
@@ -298,7 +300,8 @@ fn simulation(experiment: &Experiment, overrides: &[&Overrides]) -> Result<Task,
     Ok(Task { plan: text, files, cost: cost(&plan, &table), ..Task::default() })
 }
 
-/// About how many bytes cross links in a run, for the order of runs and the time that is left: nothing depends on it.
+/// Estimates the bytes that cross links in a run, for the order of runs and the remaining time; no result depends on
+/// it.
 fn cost(plan: &Plan, table: &toml::Table) -> u64 {
     let said = |key: &str| table.get("workload")?.get(key)?.as_str();
     let duration = said("duration").and_then(|text| text.parse::<Duration>().ok());
@@ -310,7 +313,7 @@ fn cost(plan: &Plan, table: &toml::Table) -> u64 {
     (offered + bytes * repeats as f64).max(COST_MIN) as u64
 }
 
-/// Sets `key`, a path with dots.
+/// Sets `key`, a dotted path.
 fn replace(table: &mut toml::Table, key: &str, value: &toml::Value) -> Result<(), String> {
     let (parents, last) = key.rsplit_once('.').map_or((None, key), |(parents, last)| (Some(parents), last));
     let mut place = table;
@@ -322,7 +325,7 @@ fn replace(table: &mut toml::Table, key: &str, value: &toml::Value) -> Result<()
     Ok(())
 }
 
-/// Making and tearing down a run is work too: about as much as so many bytes.
+/// Minimum cost of a run, in bytes: setup and teardown take about as long as moving so many bytes.
 const COST_MIN: f64 = 1e6;
-/// What a run may take when its experiment does not say.
+/// Default memory of a run, in bytes.
 const MEMORY: u64 = 512 << 20;

@@ -1,4 +1,4 @@
-//! Rooms depend only on the rooms that the table allows.
+//! Checks that crates depend only on the crates that the table allows.
 
 use crate::finding::Finding;
 use crate::rooms::{CRATES_NOT_IN_CORE, Kind, Room, dir_of, is_room_dir, room};
@@ -8,7 +8,7 @@ use crate::tree::manifest::{Dependency, Package};
 const RULE: &str = "arrows";
 const TABLE: &str = "crates/rnic-check/src/rooms.rs";
 
-/// Names dependencies that point upwards or sideways, and rooms that the table does not know.
+/// Reports dependencies that the table does not allow, and crates that it does not contain.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let rooms = tree.packages().iter().filter(|package| is_room_dir(&package.dir));
     rooms
@@ -52,7 +52,7 @@ fn wrong_dependencies(tree: &Tree, package: &Package, room: &Room) -> Vec<Findin
     findings
 }
 
-/// What is wrong with a dependency, and what would be right; `None` when nothing is.
+/// Returns the problem of a dependency and its correction; `None` when there is no problem.
 fn complaint(dependency: &Dependency, room: &Room) -> Option<(String, String)> {
     let used = dependency.package.as_str();
     if used.starts_with("rnic-") {

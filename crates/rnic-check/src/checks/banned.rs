@@ -1,7 +1,7 @@
-//! No clock, entropy, socket, thread, float or hash order where [`crate::bans`] says so.
+//! Checks that no clock, entropy, socket, thread, float or hash order is used where [`crate::bans`] forbids it.
 //!
-//! Works on what a name stands for, not on its spelling: imports, renamed imports, globs and paths inside macro calls
-//! are resolved within the file. Test code is left to clippy. A banned import is one finding, however often it is used.
+//! Works on resolved names, not on their spelling: imports, renamed imports, globs and paths inside macro calls are
+//! resolved within the file. Test code is left to clippy. A banned import is one finding, however often it is used.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -14,10 +14,10 @@ use crate::rust_source::{PathUse, RustSource, TokenKind, lines_of};
 use crate::tree::{SourceFile, Tree};
 
 const RULE: &str = "banned";
-/// Shorter than this, the text behind a marker is not a reason.
+/// Minimum number of characters of the reason behind a marker.
 const REASON_CHARS_MIN: usize = 10;
 
-/// Names every use of something banned, and every marker that lifts nothing.
+/// Reports every use of a banned item, and every marker that lifts no ban.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, source) in tree.production_rust() {
@@ -63,7 +63,7 @@ fn advice(ban: &Ban) -> String {
     format!("{}{lift}", ban.instead)
 }
 
-/// The line of the marker that lifts `ban` on `line`: at its end, or in the comment lines directly above.
+/// Returns the line of the marker that lifts `ban` on `line`: at its end, or in the comment lines directly above.
 fn marker_for(source: &RustSource, ban: &Ban, line: usize) -> Option<usize> {
     let is_comment = |line: &usize| source.line(*line).trim_start().starts_with("//");
     let above = (1..line).rev().take_while(is_comment);
@@ -99,7 +99,7 @@ fn banned_paths(source: &RustSource, banned: &[&str]) -> BTreeSet<(usize, String
     imports.chain(uses).collect()
 }
 
-/// A path as text, with `core` and `alloc` called `std`.
+/// Returns a path as text, with `core` and `alloc` replaced by `std`.
 fn spelled(path: &[String]) -> String {
     let text = path.join("::");
     match text.split_once("::") {
@@ -135,7 +135,7 @@ fn floats(source: &RustSource) -> BTreeSet<(usize, String)> {
     for token in &source.tokens {
         let text = match &token.kind {
             TokenKind::Ident(name) if name == "f32" || name == "f64" => Some(name),
-            // `pair.0.1` reads as the literal 0.1 behind a dot.
+            // The token of `0.1` in `pair.0.1` is a literal after a dot, not a float.
             TokenKind::Literal(text) if !is_after_dot && is_float(text) => Some(text),
             _ => None,
         };
@@ -152,7 +152,7 @@ fn is_float(literal: &str) -> bool {
         || literal.ends_with("f64") && matches!(syn::parse_str(literal), Ok(syn::Lit::Int(_)))
 }
 
-/// Functions that may compute in floating point because what they make is only ever read by people: those called
+/// Functions that may compute in floating point because their results are only printed for people: those called
 /// `..._f64`, and the `fmt` of the formatting traits.
 #[derive(Default)]
 struct PrintingFunctions {

@@ -1,4 +1,4 @@
-//! Every room has a card with six headings that agrees with the table of rooms.
+//! Checks that every crate has a header (card) with six headings that agrees with the table of crates.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::tree::{SourceFile, Tree};
 const RULE: &str = "cards";
 const EXAMPLE: &str = "see crates/rnic-base/src/lib.rs";
 
-/// Names rooms whose card is missing, incomplete or not true.
+/// Reports crates whose header is missing, incomplete or wrong.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let rooms = tree.packages().iter().filter(|package| is_room_dir(&package.dir));
     rooms

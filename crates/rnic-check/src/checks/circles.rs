@@ -1,7 +1,7 @@
-//! Modules of one folder use each other in one direction, or the folder is on the list of exceptions.
+//! Checks that modules of one folder use each other in one direction, or that the folder is on the list of exceptions.
 //!
-//! A file and the files of its own folder are one node: an owner that is divided over files is one owner. An edge goes
-//! from the node that uses to the node that is used; what a node uses of the modules around it is no edge.
+//! A file and the files of its own folder are one node, because a type divided over files still has one owner. An edge
+//! leads from the using node to the used node; uses of modules outside the folder are not edges.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::library::{Library, ModulePath};
 use crate::ratchet::{Counted, Limit, judge};
 use crate::tree::Tree;
 
-/// Modules of a folder that use each other in circles.
+/// Limit on modules of a folder that use each other in cycles.
 pub const FOLDER: Limit = Limit {
     rule: "circles",
     table: "circle",
@@ -19,10 +19,10 @@ pub const FOLDER: Limit = Limit {
     remedy: "move what both need to a module below, or return a value instead of calling up",
 };
 
-/// The nodes of a folder, and what each uses of the others.
+/// The nodes of a folder, and the other nodes that each uses.
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
-/// Names circles of modules.
+/// Reports cycles of modules.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut counted = Vec::new();
     for (package, library) in Library::all(tree) {
@@ -70,7 +70,7 @@ fn circles(edges: &Edges) -> Vec<Vec<String>> {
     circles.into_iter().collect()
 }
 
-/// Everything that `start` uses, directly or through others.
+/// Returns all nodes that `start` uses, directly or indirectly.
 fn reach<'edges>(edges: &'edges Edges, start: &String) -> BTreeSet<&'edges String> {
     let (mut found, mut open) = (BTreeSet::new(), vec![start]);
     while let Some(node) = open.pop() {

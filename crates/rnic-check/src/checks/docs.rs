@@ -1,7 +1,8 @@
-//! Every Rust file and every public item says what it is, and every crate inherits the workspace's lints.
+//! Checks that every Rust file and every public item is documented, and that every crate inherits the workspace's
+//! lints.
 //!
-//! rustc's `missing_docs` sees what leaves a library; this check also sees public items of programs and of private
-//! modules.
+//! rustc's `missing_docs` covers items exported from a library; this check also covers public items of programs and of
+//! private modules.
 
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
@@ -13,7 +14,7 @@ use crate::tree::{SourceFile, Tree};
 
 const RULE: &str = "docs";
 
-/// Names files and public items without documentation, and crates that do not inherit the lints.
+/// Reports files and public items without documentation, and crates that do not inherit the lints.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings: Vec<Finding> = tree.files_ending(".rs").filter_map(undocumented_file).collect();
     for (file, source) in tree.production_rust() {
@@ -63,7 +64,7 @@ impl PublicItems {
 
     fn take_members(&mut self, fields: &syn::Fields) {
         for field in fields.iter() {
-            // The fields of a tuple are told by its own documentation.
+            // Fields of a tuple are described by the documentation of the type.
             if let Some(name) = &field.ident {
                 self.take(&field.vis, &field.attrs, name.span().start().line, format!("field {name}"));
             }

@@ -1,4 +1,4 @@
-//! Generated texts are fresh: what `--write` would write is what is there.
+//! Checks that generated texts are up to date: `--write` would change no file.
 
 use crate::finding::Finding;
 use crate::generate::{self, Generated};
@@ -7,7 +7,7 @@ use crate::tree::Tree;
 const RULE: &str = "generated";
 const COMMAND: &str = "run `cargo run -p rnic-check -- --write`";
 
-/// Names generated texts that are stale, and places for them that are missing.
+/// Reports generated texts that are out of date, and missing markers for them.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let judge = |generated: Generated| match generated.text {
         Err(missing) => Some(Finding::new(generated.path, 1, RULE, missing, "add the markers")),

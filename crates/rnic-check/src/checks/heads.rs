@@ -1,20 +1,21 @@
-//! Every algorithm and every transport says where it comes from and how it differs from that.
+//! Checks that every algorithm and every transport states its source and its deviations from the source.
 
 use crate::finding::Finding;
 use crate::tree::{SourceFile, Tree};
 
 const RULE: &str = "heads";
 
-/// Where algorithms and transports stand, one a file; what lies deeper is a part of one, whose head speaks for it.
+/// Folders of algorithms and transports, one per file; files in deeper folders are parts of one, and its head covers
+/// them.
 const FOLDERS: &[&str] = &["profiles/", "recovery/", "control/", "paths/", "schedule/"];
 
-/// What a head must have, each at the beginning of a line.
+/// Parts that a head must have, each at the beginning of a line.
 const PARTS: &[(&str, &str)] = &[
     ("//! Source:", "name the paper and section, or the standard"),
     ("//! Deviations", "say how it differs from its source, and why; `none` is an answer"),
 ];
 
-/// Names files whose head lacks a part.
+/// Reports files whose head lacks a part.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     tree.files_ending(".rs").filter(|file| is_algorithm(&file.path)).flat_map(missing).collect()
 }

@@ -1,12 +1,12 @@
-//! What lies in the tree: no blobs, no dead files, the pages of the house, scripts that run.
+//! Checks the files of the tree: no blobs, no dead files, required pages exist, scripts are executable.
 
 use crate::finding::Finding;
 use crate::tree::Tree;
 
-/// Largest file: version control keeps every version of it for ever.
+/// Maximum size of a file, in bytes: version control keeps every version of it indefinitely.
 pub const FILE_BYTES_MAX: u64 = 256 << 10;
 
-/// Files that the house must have, each with what it is for.
+/// Files that the project must have, each with its purpose.
 pub const HOUSE_FILES: &[(&str, &str)] = &[
     (".ci/run", "what is run on every change"),
     ("ARCHITECTURE.md", "picture, code map, invariants, the life of one Write"),
@@ -22,7 +22,7 @@ pub const HOUSE_FILES: &[(&str, &str)] = &[
     ("rustfmt.toml", "the format"),
 ];
 
-/// Names files that are too large.
+/// Reports files that are too large.
 pub fn blobs(tree: &Tree) -> Vec<Finding> {
     let large = tree.files().filter(|file| file.bytes > FILE_BYTES_MAX);
     let finding = |path: &str, bytes: u64| {
@@ -32,7 +32,7 @@ pub fn blobs(tree: &Tree) -> Vec<Finding> {
     large.map(|file| finding(&file.path, file.bytes)).collect()
 }
 
-/// Names Rust files of a package that no crate root reaches.
+/// Reports Rust files of a package that no crate root reaches.
 pub fn dead_files(tree: &Tree) -> Vec<Finding> {
     let dead = tree
         .files_ending(".rs")
@@ -41,7 +41,7 @@ pub fn dead_files(tree: &Tree) -> Vec<Finding> {
     dead.map(|file| Finding::new(&file.path, 1, "dead_files", "no build reaches this file", instead)).collect()
 }
 
-/// Names pages that are missing.
+/// Reports required files that are missing.
 pub fn house_files(tree: &Tree) -> Vec<Finding> {
     let missing = HOUSE_FILES.iter().filter(|(path, _)| tree.file(path).is_none());
     missing
@@ -49,7 +49,7 @@ pub fn house_files(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// Names scripts that cannot be executed, and executable files that are no scripts.
+/// Reports scripts that cannot be executed, and executable files that are not scripts.
 pub fn scripts(tree: &Tree) -> Vec<Finding> {
     let finding = |path: &str, what: &str, instead: &str| Some(Finding::new(path, 1, "scripts", what, instead));
     tree.files()

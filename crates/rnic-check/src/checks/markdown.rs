@@ -1,4 +1,4 @@
-//! One top heading a page; relative links and anchors lead somewhere.
+//! Checks that a page has one top-level heading, and that relative links and anchors have a target.
 
 use std::collections::BTreeSet;
 
@@ -10,18 +10,18 @@ use crate::tree::{SourceFile, Tree};
 
 const RULE: &str = "markdown";
 
-/// What the check needs to know of a page.
+/// Data of a page that the check needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Page {
     /// Lines of first-level headings.
     titles: Vec<usize>,
-    /// What `#...` can point to.
+    /// Targets of `#...` links.
     anchors: BTreeSet<String>,
     /// Every link and image, with its line.
     links: Vec<(usize, String)>,
 }
 
-/// Names pages with no or several titles, and links that lead nowhere.
+/// Reports pages with no or several titles, and links without a target.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files_ending(".md") {
@@ -42,7 +42,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with a link; `None` when it is fine or leads outside.
+/// Returns the problem of a link; `None` when it is valid or external.
 fn broken(tree: &Tree, file: &SourceFile, page: &Page, link: &str) -> Option<String> {
     if link.contains("://") || link.starts_with("mailto:") {
         return None;
@@ -96,7 +96,7 @@ impl Page {
         page
     }
 
-    /// The second heading of the same text gets `-1`, the third `-2`, as forges number them.
+    /// Adds an anchor; the second heading of the same text gets `-1`, the third `-2`, as Git hosting sites number them.
     fn add_anchor(&mut self, anchor: String) {
         let numbered = |count: usize| if count == 0 { anchor.clone() } else { format!("{anchor}-{count}") };
         let free = (0..=self.anchors.len()).map(numbered).find(|name| !self.anchors.contains(name));
@@ -104,7 +104,7 @@ impl Page {
     }
 }
 
-/// The anchor that forges give a heading.
+/// Returns the anchor that Git hosting sites generate for a heading.
 fn slug(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()

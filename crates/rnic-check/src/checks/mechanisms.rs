@@ -1,4 +1,5 @@
-//! Every mechanism of the papers has a test that names it, and names of tests stand for mechanisms that exist.
+//! Checks that every mechanism of the papers has a test that names it, and that names of tests refer to existing
+//! mechanisms.
 
 use crate::finding::Finding;
 use crate::mechanisms::{self, Id, PAGE, PAPERS, Paper};
@@ -6,7 +7,7 @@ use crate::tree::Tree;
 
 const RULE: &str = "mechanisms";
 
-/// Names mechanisms without a test, tests that name none that is listed, and a missing page.
+/// Reports mechanisms without a test, tests that name an unknown mechanism, and a missing page.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = find(tree, PAPERS);
     if tree.file(PAGE).is_none() {

@@ -1,7 +1,7 @@
-//! No type has more methods than a person can keep apart, or it is on the list of exceptions.
+//! Checks that types do not have too many methods, unless they are on the list of exceptions.
 //!
-//! Counts the functions of a type's own `impl` blocks in production code, over all files of its crate. Those of traits
-//! do not count: a trait says which they are.
+//! Counts the functions of a type's own `impl` blocks in production code, over all files of its crate. Trait
+//! implementations are not counted, because the trait prescribes their functions.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::ratchet::{Counted, Limit, judge};
 use crate::rust_source::{RustSource, is_test_only};
 use crate::tree::Tree;
 
-/// Methods of a type.
+/// Limit on the methods of a type.
 pub const TYPE: Limit = Limit {
     rule: "methods",
     table: "type",
@@ -20,7 +20,7 @@ pub const TYPE: Limit = Limit {
     remedy: "give parts of its state, with the methods on them, types of their own",
 };
 
-/// Names types with too many methods.
+/// Reports types with too many methods.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     judge(tree, TYPE, &Library::all(tree).flat_map(|(_, library)| count(&library)).collect::<Vec<Counted>>())
 }
@@ -40,7 +40,7 @@ fn count(library: &Library<'_>) -> Vec<Counted> {
     counted.collect()
 }
 
-/// The types that `impl` blocks without a trait are for, and how many functions each block has.
+/// Returns the types of `impl` blocks without a trait, and the number of functions in each block.
 fn impls(items: &[syn::Item]) -> Vec<(Vec<String>, usize)> {
     let mut found = Vec::new();
     for item in items {
@@ -60,7 +60,7 @@ fn impls(items: &[syn::Item]) -> Vec<(Vec<String>, usize)> {
     found
 }
 
-/// Returns `true` for functions that are not only for tests.
+/// Returns whether `item` is a function that is not only for tests.
 fn is_method(item: &syn::ImplItem) -> bool {
     match item {
         syn::ImplItem::Fn(function) => !function.attrs.iter().any(is_test_only),

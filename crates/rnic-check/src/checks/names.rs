@@ -1,6 +1,7 @@
-//! What a page calls `rnic_room::Name` is a name of that room.
+//! Checks that a path `rnic_room::Name` in a page refers to an existing name of that crate.
 //!
-//! Only the last segment is looked for, and only in rooms that exist; the changelog may speak of what is gone.
+//! Only the last segment is searched for, and only in crates that exist; the changelog may mention names that no longer
+//! exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use crate::tree::Tree;
 const RULE: &str = "names";
 const PREFIX: &str = "rnic_";
 
-/// Names code in pages that no longer exists.
+/// Reports code paths in pages that no longer exist.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let known = names_by_crate(tree);
     let mut findings = Vec::new();
@@ -31,7 +32,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The crate and the last segment of a path such as `rnic_base::seq::Psn`; `None` for anything else.
+/// Returns the crate and the last segment of a path such as `rnic_base::seq::Psn`; `None` for anything else.
 fn room_and_name(code: &str) -> Option<(&str, &str)> {
     let is_path_char = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     let path = code.split(|c| !is_path_char(c)).next().filter(|path| path.starts_with(PREFIX))?;

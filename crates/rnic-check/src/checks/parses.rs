@@ -1,9 +1,9 @@
-//! Every .rs and .toml file parses; the other checks are silent about a file that does not.
+//! Checks that every .rs and .toml file parses; the other checks ignore files that do not.
 
 use crate::finding::Finding;
 use crate::tree::Tree;
 
-/// Names files that do not parse.
+/// Reports files that do not parse.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let rust = tree.files_ending(".rs").filter_map(|file| {
         let error = file.rust()?.as_ref().err()?;

@@ -1,7 +1,7 @@
-//! Rust code calls by name only programs that a machine has, or that `scripts/setup` brings.
+//! Checks that Rust code calls by name only programs that every machine has, or that `scripts/setup` installs.
 //!
-//! A test that calls what happens to be installed (`kill` and `sysctl` of procps, `file`, `curl`) fails on the next
-//! bare machine. What a library can do needs no program at all.
+//! A test that calls a program which happens to be installed (`kill` and `sysctl` of procps, `file`, `curl`) fails on
+//! the next minimal machine. When a library can do the same, no program should be called.
 
 use proc_macro2::Delimiter;
 
@@ -11,7 +11,7 @@ use crate::tree::Tree;
 
 const RULE: &str = "programs";
 
-/// Programs that may be called, by where they come from.
+/// Programs that may be called, by their source.
 const KNOWN: &[(&str, &[&str])] = &[
     (
         "Debian's packages that are marked essential or required",
@@ -27,7 +27,7 @@ const KNOWN: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Names calls of other programs.
+/// Reports calls of other programs.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, source) in tree.rust() {
@@ -43,7 +43,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Texts that `Command::new` is given, with their lines.
+/// Returns the literals passed to `Command::new`, with their lines.
 fn called(tokens: &[Token]) -> Vec<(usize, &str)> {
     let is_new = |at: &[Token]| {
         at[0].is_ident("Command")

@@ -1,6 +1,6 @@
-//! Files, inline tests and functions are short, or on the list of exceptions.
+//! Checks that files, inline tests and functions are short, or on the list of exceptions.
 //!
-//! Functions of one name in one file share an entry, which is for the longest of them.
+//! Functions of one name in one file share an entry, which applies to the longest of them.
 
 use crate::finding::Finding;
 use crate::ratchet::{Counted, Limit, judge, unknown_tables};
@@ -9,10 +9,10 @@ use crate::tree::Tree;
 
 const RULE: &str = "size";
 
-/// Production lines of a file: all but those of test items. Test files count whole.
+/// Limit on the production lines of a file: all lines except those of test items. Test files count completely.
 pub const FILE: Limit =
     Limit { rule: RULE, table: "file", unit: "lines", most: 800, remedy: "split it: one idea a file" };
-/// Lines of a function, from `fn` to the closing brace: what one sees at once.
+/// Limit on the lines of a function, from `fn` to the closing brace, so that it fits on a screen.
 pub const FUNCTION: Limit = Limit {
     rule: RULE,
     table: "function",
@@ -20,10 +20,10 @@ pub const FUNCTION: Limit = Limit {
     most: 70,
     remedy: "keep the decisions and the state, and move pure parts out",
 };
-/// Lines of test items inside a production file; more than this hides the code.
+/// Maximum number of lines of test items inside a production file; more would obscure the code.
 pub const INLINE_TEST_LINES_MAX: usize = 200;
 
-/// Names what is too long, and entries of the list that are no longer true.
+/// Reports items that are too long, and entries of the list that are no longer accurate.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let (mut files, mut functions) = (Vec::new(), Vec::new());
     for (file, source) in tree.rust() {

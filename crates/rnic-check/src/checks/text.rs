@@ -1,22 +1,23 @@
-//! Lines as text: their width, their ends, and words that do not belong in a tree.
+//! Checks lines as text: their width, their ends, and words that do not belong in the tree.
 
 use crate::finding::Finding;
 use crate::tree::{SourceFile, Tree};
 
-/// Characters of a Rust line; `rustfmt.toml` has the same number, but rustfmt leaves strings and comments alone.
+/// Maximum number of characters of a Rust line; `rustfmt.toml` has the same number, but rustfmt leaves strings and
+/// comments alone.
 pub const COLUMNS_MAX: usize = 120;
 
-/// Files whose blanks mean nothing: everything but data.
+/// Suffixes of files in which white space is insignificant: everything but data.
 const TEXT_SUFFIXES: [&str; 12] =
     [".rs", ".md", ".toml", ".sh", ".py", ".pyi", ".lua", ".sv", ".c", ".h", ".yml", ".gitignore"];
 
-/// Notes to oneself, spelled in halves so that this file does not hold them.
+/// Markers of unfinished work, spelled in halves so that this file does not contain them.
 const NOTES: [&str; 4] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX"), concat!("HA", "CK")];
 
 /// First folders of paths that exist on one machine only.
 const LOCAL_FOLDERS: [&str; 5] = ["home", "root", "tmp", "work", "Users"];
 
-/// Names Rust lines that are too wide.
+/// Reports Rust lines that are too wide.
 pub fn columns(tree: &Tree) -> Vec<Finding> {
     let wide = |file: &SourceFile| -> Vec<Finding> {
         file.lines()
@@ -31,7 +32,8 @@ pub fn columns(tree: &Tree) -> Vec<Finding> {
     tree.files_ending(".rs").flat_map(wide).collect()
 }
 
-/// Names trailing blanks, tabs where blanks belong, foreign line ends and files that do not end in one newline.
+/// Reports trailing blanks, tabs in place of blanks, line ends other than a newline, and files that do not end in one
+/// newline.
 pub fn whitespace(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files().filter(|file| is_text(file)) {
@@ -55,7 +57,7 @@ pub fn whitespace(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Names notes to oneself and paths of somebody's machine.
+/// Reports markers of unfinished work and paths of a developer's machine.
 pub fn words(tree: &Tree) -> Vec<Finding> {
     let is_own = |file: &&SourceFile| file.path != "Cargo.lock" && file.path != "LICENSE";
     let mut findings = Vec::new();
@@ -76,10 +78,10 @@ pub fn words(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Names rows of tables in Rust comments that go on in the next line, where Markdown has the table end.
+/// Reports table rows in Rust comments that continue on the next line, where Markdown would end the table.
 pub fn rows(tree: &Tree) -> Vec<Finding> {
     let broken = |file: &SourceFile| -> Vec<Finding> {
-        // Pictures in comments are further in.
+        // Diagrams in comments are indented further, and so are not matched.
         let is_row = |line: &str| ["//! |", "/// |"].iter().any(|start| line.trim_start().starts_with(start));
         file.lines()
             .filter(|(_, line)| is_row(line) && !line.ends_with('|'))
@@ -92,7 +94,7 @@ pub fn rows(tree: &Tree) -> Vec<Finding> {
     tree.files_ending(".rs").flat_map(broken).collect()
 }
 
-/// Whether a line holds more than one word, which an address or a vector in hexadecimal does not.
+/// Returns whether a line contains more than one word, unlike an address or a test vector in hexadecimal.
 fn can_be_broken(line: &str) -> bool {
     line.trim_matches(['/', '!', ' ']).contains(' ')
 }
@@ -116,7 +118,7 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Whether `line` has `/folder/` where a path begins, not in the middle of one or of an address.
+/// Returns whether `line` contains `/folder/` at the beginning of a path, not in the middle of one or of an address.
 fn has_local_path(line: &str, folder: &str) -> bool {
     let path = format!("/{folder}/");
     let is_inside = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '}' | ')' | '*' | '~');

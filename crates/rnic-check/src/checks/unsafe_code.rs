@@ -1,7 +1,7 @@
-//! Unsafe code stands only where the table of rooms lets it, and each piece says why it is sound.
+//! Checks that unsafe code is only in crates for which the table allows it, and that each use states why it is sound.
 //!
-//! Tests and benches may use it too (an allocator that counts is the only way to show that nothing is allocated), with
-//! the same comment: `// SAFETY: ...` above the block, impl or function, or a `# Safety` section in its docs.
+//! Tests and benches may use it too (a counting allocator is the only way to show that nothing is allocated), with the
+//! same comment: `// SAFETY: ...` above the block, impl or function, or a `# Safety` section in its docs.
 
 use proc_macro2::Delimiter;
 
@@ -12,7 +12,7 @@ use crate::tree::Tree;
 
 const RULE: &str = "unsafe_code";
 
-/// Names unsafe code in rooms that may not hold it, and pieces without their reason.
+/// Reports unsafe code in crates that may not contain it, and uses without a reason.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let production: Vec<&str> = tree.production_rust().map(|(file, _)| file.path.as_str()).collect();
     let mut findings = Vec::new();
@@ -46,7 +46,7 @@ fn rooms_with_unsafe() -> String {
     names.join(" or ")
 }
 
-/// What is unsafe.
+/// Type of the unsafe construct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UnsafeKind {
     Block,
@@ -59,7 +59,7 @@ enum UnsafeKind {
 
 impl UnsafeKind {
     fn needs_reason(self) -> bool {
-        // An unsafe attribute (`no_mangle`) is one line that says all there is to say.
+        // An unsafe attribute (`no_mangle`) is one self-explanatory line.
         self != Self::Attribute
     }
 }
@@ -82,7 +82,8 @@ fn unsafe_places(source: &RustSource) -> Vec<(usize, UnsafeKind)> {
     places.filter_map(|(index, token)| Some((token.line, kind_of(&source.tokens[index + 1..])?))).collect()
 }
 
-/// What the tokens behind `unsafe` make unsafe; `None` for the type of a function pointer and for a safe-item marker.
+/// Returns the construct that the tokens after `unsafe` form; `None` for the type of a function pointer and for a
+/// safe-item marker.
 fn kind_of(after: &[Token]) -> Option<UnsafeKind> {
     let mut rest = after;
     let mut is_extern = false;

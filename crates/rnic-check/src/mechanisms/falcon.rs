@@ -4,7 +4,8 @@ use super::{Mechanism, Paper};
 
 pub(super) const PAPER: Paper = Paper { mark: "F", name: "Falcon (SIGCOMM'25)", mechanisms: MECHANISMS, gaps: &[] };
 
-/// Where the paper is silent and the specification (Rev 0.9) is not, or contradicts itself.
+/// Cases that the paper does not cover and the specification (Rev 0.9) does, or on which the specification contradicts
+/// itself.
 pub(super) const PROBES: Paper = Paper {
     mark: "probe",
     name: "Falcon: probes of the places where implementations go wrong",

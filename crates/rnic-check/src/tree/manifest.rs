@@ -1,31 +1,31 @@
-//! What the checks need from a Cargo.toml.
+//! The contents of a Cargo.toml that the checks need.
 
 use super::SourceFile;
 
 /// A Cargo package of the tree.
 pub struct Package {
-    /// Its directory from the root of the tree; empty for the root itself.
+    /// Directory from the root of the tree; empty for the root itself.
     pub dir: String,
-    /// Its name.
+    /// Name of the package.
     pub name: String,
-    /// Its Cargo.toml, from the root of the tree.
+    /// Path of its Cargo.toml, from the root of the tree.
     pub manifest_path: String,
-    /// Its Cargo.toml, parsed.
+    /// Parsed Cargo.toml.
     pub manifest: toml::Table,
 }
 
 /// One dependency of a package.
 pub struct Dependency {
-    /// The key it stands under, which is how its line is found.
+    /// Key in the manifest, by which its line is found.
     pub key: String,
-    /// The package meant: `package = "..."` when given, else the key.
+    /// Name of the package: `package = "..."` when given, else the key.
     pub package: String,
-    /// Whether only tests, benches and examples see it.
+    /// True when only tests, benches and examples use it.
     pub is_dev: bool,
 }
 
 impl Package {
-    /// Reads `file`; `None` when it does not parse or has no `[package]` with a name.
+    /// Reads `file`; returns `None` when it does not parse or has no `[package]` with a name.
     pub fn read(file: &SourceFile) -> Option<Self> {
         let dir = file.path.strip_suffix("Cargo.toml")?.trim_end_matches('/').to_owned();
         let manifest: toml::Table = file.text()?.parse().ok()?;
@@ -33,17 +33,17 @@ impl Package {
         Some(Self { dir, name, manifest_path: file.path.clone(), manifest })
     }
 
-    /// Whether `path` lies in the package's directory.
+    /// Returns whether `path` is in the package's directory.
     pub fn holds(&self, path: &str) -> bool {
         self.dir.is_empty() || path.strip_prefix(&self.dir).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// `path` inside the package, from the root of the tree.
+    /// Returns `path`, which is relative to the package, relative to the root of the tree.
     pub fn path(&self, path: &str) -> String {
         if self.dir.is_empty() { path.to_owned() } else { format!("{}/{path}", self.dir) }
     }
 
-    /// Every dependency: normal, build and dev, for every target.
+    /// Returns every dependency: normal, build and dev, for every target.
     pub fn dependencies(&self) -> Vec<Dependency> {
         let targets = self.manifest.get("target").and_then(toml::Value::as_table);
         let mut found = Vec::new();

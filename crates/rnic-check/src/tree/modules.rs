@@ -1,8 +1,9 @@
-//! Which Rust files a build reaches, and whether only as tests.
+//! Determines the Rust files that a build reaches, and whether only as tests.
 //!
 //! Follows Cargo's rules for crate roots and the language's rules for `mod`, `#[path]` and `include!`. Conditions other
-//! than `cfg(test)` are taken as met. A macro call among the items may declare modules, as a registry does: every name
-//! in it counts as declared when a file of that name lies in the right place. Not followed: `mod` in function bodies.
+//! than `cfg(test)` are assumed to be true. A macro call among the items may declare modules, as a registry does: every
+//! name in it counts as declared when a file of that name exists in the right directory. Not followed: `mod` in
+//! function bodies.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +13,16 @@ use super::Tree;
 use super::manifest::Package;
 use crate::rust_source::{RustSource, TokenKind, is_test_only};
 
-/// How a build comes to a file.
+/// Use of a file in builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
-    /// Only for tests, benches or examples.
+    /// Used only for tests, benches or examples.
     Test,
-    /// Part of what we ship (a library, a program or a build script).
+    /// Part of the product (a library, a program or a build script).
     Production,
 }
 
-/// Every Rust file that some crate root reaches.
+/// Returns every Rust file that a crate root reaches.
 pub fn reach(tree: &Tree) -> BTreeMap<String, Reach> {
     let mut walk = Walk { tree, found: BTreeMap::new() };
     for package in tree.packages() {
@@ -33,7 +34,7 @@ pub fn reach(tree: &Tree) -> BTreeMap<String, Reach> {
     walk.found
 }
 
-/// The crate roots of a package: those Cargo finds by itself and those its manifest names.
+/// Returns the crate roots of a package: those that Cargo finds by itself and those that its manifest names.
 fn roots(tree: &Tree, package: &Package) -> Vec<(String, Reach)> {
     let mut roots: Vec<(String, Reach)> =
         ["src/lib.rs", "src/main.rs", "build.rs"].map(|path| (package.path(path), Reach::Production)).into();
@@ -78,7 +79,7 @@ struct Walk<'tree> {
 }
 
 impl Walk<'_> {
-    /// Marks `path` and goes on to what it declares; its child modules live in `child_dir`.
+    /// Marks `path` and follows its declarations; its child modules are in `child_dir`.
     fn enter(&mut self, path: &str, child_dir: &str, reach: Reach) {
         let Some(file) = self.tree.file(path) else { return };
         if self.found.get(path).is_some_and(|known| *known >= reach) {
@@ -94,7 +95,8 @@ impl Walk<'_> {
         }
     }
 
-    /// `path_dir` is what `#[path]` is relative to here, `child_dir` where files of child modules are looked for.
+    /// Follows the declarations of `items`: `#[path]` is relative to `path_dir`, and files of child modules are in
+    /// `child_dir`.
     fn follow_items(&mut self, items: &[syn::Item], path_dir: &str, child_dir: &str, reach: Reach) {
         for item in items {
             if let syn::Item::Macro(call) = item
@@ -162,7 +164,7 @@ fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(dir, _)| dir)
 }
 
-/// `path` seen from `dir`, with `.` and `..` worked out.
+/// Returns `path` relative to `dir`, with `.` and `..` resolved.
 pub fn join(dir: &str, path: &str) -> String {
     let mut parts: Vec<&str> = dir.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/') {

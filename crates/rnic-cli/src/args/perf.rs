@@ -27,8 +27,8 @@ pub struct PerfArgs {
     #[arg(default_value_if("op", "nvme-read", "falcon"), default_value_if("op", "nvme-write", "falcon"))]
     pub transport: String,
 
-    /// Whose packets these are. With roce they are what adapters of other makes send and take, transport roce-gbn, at
-    /// port 4791 of both machines, which each end needs for itself; both ends need the same
+    /// Kind of peer. With roce the packets are those of RoCEv2 adapters, with transport roce-gbn, at port 4791 of both
+    /// machines, which each end needs for itself; both ends need the same
     #[arg(long, value_enum, default_value = "rnic")]
     pub peers: Peers,
 
@@ -84,7 +84,7 @@ pub struct PerfArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
 
-    /// What carries the packets
+    /// Carrier of the packets
     #[arg(long, value_enum, default_value = "udp")]
     pub wire: Wire,
 
@@ -133,6 +133,6 @@ Examples:
   rnic perf --listen --peers roce               the same with packets as adapters have them, and on another:
   rnic perf 10.0.0.1 --peers roce --op send
 
-Timeouts and caps that nobody sets fit the wire: on udp processes, on sim the link (see `rnic list` for the paper's).
+Timeouts and caps that are not set fit the wire: on udp processes, on sim the link (see `rnic list` for the paper's).
 Figures on udp are those of software on this machine, not of RDMA hardware. Results on sim say that they are
 simulated.";

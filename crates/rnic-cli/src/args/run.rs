@@ -7,7 +7,7 @@ use rnic_host::{VARIABLES, Variable};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {
-    /// What is set for the device.
+    /// Settings of the device.
     #[command(flatten)]
     pub settings: SettingFlags,
 
@@ -26,7 +26,7 @@ pub struct RunArgs {
 pub struct SettingFlags(Vec<(&'static Variable, String)>);
 
 impl SettingFlags {
-    /// What was given: variable and value.
+    /// Returns the settings that were given: variable and value.
     pub fn given(&self) -> impl Iterator<Item = (&'static Variable, &str)> {
         self.0.iter().map(|(variable, value)| (*variable, value.as_str()))
     }
@@ -65,7 +65,7 @@ fn option(variable: &'static Variable) -> Arg {
         return arg.action(ArgAction::Append);
     }
     if variable.option == "quiet" {
-        // What follows is the program, not a value.
+        // The next argument is the program, not a value.
         return arg.num_args(0..=1).require_equals(true).default_missing_value("on");
     }
     arg

@@ -67,7 +67,7 @@ impl Op {
     }
 }
 
-/// What carries the packets.
+/// Carrier of the packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Wire {
     /// UDP sockets: real packets in real time

@@ -1,47 +1,47 @@
-//! Horizontal bars in groups; each group has its own scale and every bar its value in words.
+//! Horizontal bars in groups; each group has its own scale and each bar shows its value as text.
 
 use maud::{Markup, html};
 
 use super::{Hue, coordinate, line};
 
-/// Groups of bars.
+/// A chart of groups of bars.
 #[derive(Clone, Debug)]
 pub struct BarChart {
-    /// What a screen reader says.
+    /// Description for screen readers.
     pub description: String,
-    /// From top to bottom.
+    /// Groups, from top to bottom.
     pub groups: Vec<BarGroup>,
 }
 
-/// Bars that are compared with each other.
+/// A group of bars that are compared with each other.
 #[derive(Clone, Debug)]
 pub struct BarGroup {
-    /// Stands above the bars.
+    /// Heading above the bars.
     pub label: String,
-    /// The value at the right edge; `None` for the largest bar.
+    /// Value at the right edge of the chart; `None` for the value of the largest bar.
     pub full: Option<f64>,
-    /// From top to bottom.
+    /// Bars, from top to bottom.
     pub bars: Vec<Bar>,
 }
 
 /// One bar.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// Stands to the left.
+    /// Label to the left of the bar.
     pub label: String,
-    /// Its length.
+    /// Value that the length of the bar shows.
     pub value: f64,
-    /// Its length in words, stands at its end.
+    /// Value as text, written at the end of the bar.
     pub text: String,
-    /// Its colour.
+    /// Colour of the bar.
     pub hue: Hue,
-    /// Hatched, as everything that is simulated.
+    /// True when the value is simulated; the bar is then hatched, as in all charts.
     pub is_simulated: bool,
 }
 
 const WIDTH: f64 = 460.0;
 const LABEL_WIDTH: f64 = 78.0;
-/// Room for the text at the end of a full bar.
+/// Width reserved for the text at the end of a full bar, in pixels.
 const TEXT_WIDTH: f64 = 130.0;
 const BAR_HEIGHT: f64 = 26.0;
 const BAR_PITCH: f64 = 34.0;
@@ -88,7 +88,7 @@ impl BarGroup {
 impl Bar {
     fn draw(&self, top: f64, length: f64) -> Markup {
         let (middle, end) = (coordinate(top + BAR_HEIGHT / 2.0 + 5.0), coordinate(LABEL_WIDTH + length + 8.0));
-        // A sliver says more than nothing where the value is small but not zero.
+        // Draws a small value as a visible sliver, to tell it from zero.
         let length = if self.value > 0.0 { length.max(1.5) } else { 0.0 };
         let place = |class: &str| {
             html! {

@@ -1,4 +1,4 @@
-//! Lines over time or over a quantity, named where they end.
+//! Line charts over time or over another quantity; each line is labelled at its end.
 
 use std::fmt::Write as _;
 
@@ -9,45 +9,45 @@ use super::{Axis, Hue, coordinate, dot, line};
 /// A chart of lines.
 #[derive(Clone, Debug)]
 pub struct LineChart {
-    /// What a screen reader says.
+    /// Description for screen readers.
     pub description: String,
-    /// Stands above the picture.
+    /// Title above the chart.
     pub title: String,
-    /// To the right.
+    /// Horizontal axis.
     pub x: Axis,
-    /// Upwards.
+    /// Vertical axis.
     pub y: Axis,
-    /// Later lines lie above earlier ones.
+    /// Lines; later ones are drawn over earlier ones.
     pub series: Vec<Series>,
-    /// Of the picture, in pixels at full size.
+    /// Width and height of the picture, in pixels at full size.
     pub size: (f64, f64),
 }
 
 /// One line.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// What stands at the end of the line.
+    /// Label at the end of the line.
     pub label: String,
-    /// Its colour.
+    /// Colour of the line.
     pub hue: Hue,
-    /// Dashed, for what is a reference.
+    /// True when the line is dashed, as for a reference.
     pub is_dashed: bool,
-    /// In order of x.
+    /// Points (x, y), in order of x.
     pub points: Vec<(f64, f64)>,
 }
 
 const LEFT: f64 = 56.0;
-/// Half of the text of the last tick has to fit.
+/// Right margin, in pixels: half of the text of the last tick has to fit.
 const RIGHT: f64 = 28.0;
 const TOP: f64 = 52.0;
 const BOTTOM: f64 = 50.0;
 const TICKS: usize = 5;
-/// Points that are drawn of a line, at most: more cannot be told apart.
+/// Maximum number of points drawn per line: more could not be told apart.
 const POINTS_MAX: usize = 700;
 const LABEL_HEIGHT: f64 = 17.0;
-/// Places that are tried before labels may meet: a few lines with ten places each.
+/// Maximum number of positions tried before labels may overlap: enough for a few lines with ten positions each.
 const TRIES_MAX: usize = 20_000;
-/// Widths of a character, on average and generously.
+/// Widths of a character in pixels: average widths, rounded up.
 const LABEL_CHARACTER: f64 = 8.0;
 const TICK_CHARACTER: f64 = 7.0;
 
@@ -95,7 +95,7 @@ impl LineChart {
         }
     }
 
-    /// The text of a tick, kept inside the picture.
+    /// Draws the text of a tick, kept inside the picture.
     fn tick_below(&self, text: &str, x: f64, y: f64) -> Markup {
         let is_outside = x + text.chars().count() as f64 * TICK_CHARACTER / 2.0 > self.size.0;
         let (x, anchor) = if is_outside { (self.size.0, "end") } else { (x, "middle") };
@@ -117,20 +117,22 @@ impl LineChart {
         }
     }
 
-    /// Where each label stands: at the end of its line, inside the picture, apart from other labels and lines.
+    /// Returns the position of each label: at the end of its line, inside the picture, without overlapping other labels
+    /// and lines.
     fn label_places(&self) -> Vec<Place> {
         let candidates: Vec<Vec<Place>> = (0..self.series.len()).map(|index| self.candidates(index)).collect();
         let name = self.y.label.chars().count() as f64 * TICK_CHARACTER;
         let taken = vec![Area::of_label((0.0, TOP - 14.0, "start"), name)];
         let mut search = Search { candidates: &candidates, series: &self.series, taken, tries_left: TRIES_MAX };
-        // Where there is no room for all, labels may lie on each other rather than be missing.
+        // When there is no space for all labels, they may overlap rather than be left out.
         search.places().unwrap_or_else(|| {
             let above = |index: usize| self.places_around(index)[1];
             (0..self.series.len()).map(|index| candidates[index].first().copied().unwrap_or(above(index))).collect()
         })
     }
 
-    /// Places for the label of line `index`, the best first: inside, and no other line runs through them.
+    /// Returns the positions for the label of line `index` that are inside the picture and crossed by no other line,
+    /// the best first.
     fn candidates(&self, index: usize) -> Vec<Place> {
         let is_free = |place: &Place| {
             let area = Area::of_label(*place, self.series[index].label_width());
@@ -139,7 +141,7 @@ impl LineChart {
         self.places_around(index).into_iter().filter(is_free).collect()
     }
 
-    /// Places around the end of line `index`.
+    /// Returns positions around the end of line `index`, the best first.
     fn places_around(&self, index: usize) -> Vec<Place> {
         let (x, y) = self.series[index].points.last().map_or((LEFT, TOP), |(x, y)| (self.at_x(*x), self.at_y(*y)));
         let above = [(x + 4.0, y - 12.0, "end"), (x - 4.0, y - 12.0, "start")];
@@ -151,7 +153,7 @@ impl LineChart {
         [beside[0], above[0], beside[1], above[1]].into_iter().chain(below).collect()
     }
 
-    /// Whether another line than number `own` runs through `area`.
+    /// Returns whether a line other than number `own` runs through `area`.
     fn crosses_others(&self, own: usize, area: &Area) -> bool {
         let others = self.series.iter().enumerate().filter(|(index, _)| *index != own);
         others.flat_map(|(_, series)| thinned(&series.points)).any(|(x, y)| area.holds(self.at_x(x), self.at_y(y)))
@@ -164,10 +166,10 @@ impl Series {
     }
 }
 
-/// Where a label stands, and which of its ends is there.
+/// Position of a label (x, y), and the SVG text anchor: which end of the label is there.
 type Place = (f64, f64, &'static str);
 
-/// Looks for places where no two labels meet, line by line, and goes back where there is none.
+/// Searches positions at which no two labels overlap, line by line, with backtracking.
 struct Search<'c> {
     candidates: &'c [Vec<Place>],
     series: &'c [Series],
@@ -204,7 +206,7 @@ impl Search<'_> {
     }
 }
 
-/// A part of the picture.
+/// A rectangle of the picture.
 #[derive(Clone, Copy, Debug)]
 struct Area {
     left: f64,
@@ -228,7 +230,7 @@ impl Area {
     }
 }
 
-/// At most [`POINTS_MAX`] of the points: evenly spread ones, and always the last.
+/// Returns at most [`POINTS_MAX`] of the points: evenly spread ones, and always the last.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let stride = points.len().div_ceil(POINTS_MAX).max(1);
     let last = points.last().filter(|_| !points.len().wrapping_sub(1).is_multiple_of(stride));

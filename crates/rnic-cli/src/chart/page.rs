@@ -1,59 +1,59 @@
-//! The page around the pictures.
+//! The HTML page that holds the charts.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// A page of figures and tables.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// What the browser shows in its tab.
+    /// Title of the document, shown in the browser's tab.
     pub title: String,
-    /// What it is about, in a few words above the headline.
+    /// Subject in a few words, above the headline.
     pub kicker: String,
-    /// The finding, in one sentence.
+    /// Main result, in one sentence.
     pub headline: String,
-    /// What was done, in a few sentences.
+    /// Summary of what was done, in a few sentences.
     pub lead: String,
-    /// Pictures, in order.
+    /// Figures, in order.
     pub figures: Vec<Figure>,
-    /// What a reader needs to judge and repeat it.
+    /// Tables with the facts that a reader needs to judge and reproduce the result.
     pub facts: Vec<Facts>,
 }
 
-/// A picture with its caption.
+/// One or several pictures with a caption.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// What it shows.
+    /// Title of the figure.
     pub title: String,
-    /// How to read it.
+    /// Explanation of how to read the figure.
     pub caption: String,
-    /// How wide it is.
+    /// Width of the figure on the page.
     pub width: Width,
-    /// SVG, one or several side by side.
+    /// SVG pictures, one or several side by side.
     pub pictures: Vec<Markup>,
 }
 
-/// How much of the page a figure takes.
+/// Width of a figure on the page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Width {
-    /// All of it.
+    /// The full width of the page.
     Full,
     /// One of two columns.
     Half,
 }
 
-/// A table: heads, then rows.
+/// A table: column heads, then rows.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// Stands above the table.
+    /// Title above the table.
     pub title: String,
-    /// Heads of the columns; none for pairs of name and value.
+    /// Heads of the columns; empty for pairs of name and value.
     pub heads: Vec<String>,
-    /// Cells.
+    /// Rows of cells.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Page {
-    /// The whole file.
+    /// Returns the complete HTML file.
     pub fn to_html(&self) -> String {
         let page = html! {
             (DOCTYPE)
@@ -111,14 +111,14 @@ impl Facts {
     }
 }
 
-/// A cell; text of several lines keeps them.
+/// Renders a cell; text of several lines keeps its line breaks.
 fn cell_of(text: &str) -> Markup {
     html! { @if text.contains('\n') { pre { (text) } } @else { (text) } }
 }
 
 const STYLE: &str = include_str!("page.css");
 
-/// The pattern that lies over everything simulated; once a page, for all pictures.
+/// Hatch pattern for everything simulated; defined once per page, for all pictures.
 const HATCH: &str = r#"<svg width="0" height="0" aria-hidden="true" style="position:absolute"><defs>
 <pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
 <rect class="hatch-line" width="2.4" height="6"/></pattern></defs></svg>"#;

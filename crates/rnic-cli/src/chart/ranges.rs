@@ -1,4 +1,4 @@
-//! Ranges on a logarithmic scale: from the usual to the unusual, such as p50 to p99.
+//! Ranges on a logarithmic scale: from a typical value to a tail value, such as p50 to p99.
 
 use maud::{Markup, html};
 
@@ -7,35 +7,35 @@ use super::{Axis, Hue, coordinate, dot, line};
 /// A chart of ranges.
 #[derive(Clone, Debug)]
 pub struct RangeChart {
-    /// What a screen reader says.
+    /// Description for screen readers.
     pub description: String,
-    /// The scale that all share.
+    /// Scale shared by all ranges.
     pub axis: Axis,
-    /// What the two ends are called.
+    /// Names of the two ends, such as p50 and p99.
     pub ends: (String, String),
-    /// Groups with their name, from top to bottom.
+    /// Groups of ranges with their names, from top to bottom.
     pub groups: Vec<(String, Vec<Range>)>,
 }
 
 /// One range.
 #[derive(Clone, Debug)]
 pub struct Range {
-    /// Stands to the left.
+    /// Label to the left of the range.
     pub label: String,
-    /// The two ends.
+    /// Values of the two ends.
     pub ends: (f64, f64),
-    /// The two ends in words.
+    /// Values of the two ends as text.
     pub texts: (String, String),
-    /// Its colour.
+    /// Colour of the range.
     pub hue: Hue,
-    /// Its far end is hollow, as everything that is simulated is drawn lighter.
+    /// True when the values are simulated; the upper end is then drawn hollow.
     pub is_simulated: bool,
 }
 
 const WIDTH: f64 = 460.0;
 const LEFT: f64 = 78.0;
 const RIGHT: f64 = 40.0;
-/// Between the names and the scale, for the text of a range that begins at its left end.
+/// Space between the labels and the scale, in pixels, for the text of a range that begins at the left end of the scale.
 const GAP: f64 = 34.0;
 const HEAD: f64 = 30.0;
 const PITCH: f64 = 44.0;
@@ -83,7 +83,7 @@ impl RangeChart {
         let (from, to) = (self.at(range.ends.0), self.at(range.ends.1));
         let class = range.hue.class();
         let far = if range.is_simulated { "ring" } else { "dot" };
-        // Ends that lie close together would write over each other: then their texts look outwards.
+        // The texts of two ends that are close together would overlap: they are then written on the outer sides.
         let is_tight = to - from < 64.0;
         let (left, right) = if is_tight { ("end", "start") } else { ("middle", "middle") };
         let middle = f64::midpoint(from, to);

@@ -1,35 +1,36 @@
-//! From values to places in a picture, and the round numbers to mark.
+//! Conversion of values to positions in a picture, and the choice of round numbers for ticks.
 
 use crate::number;
 
 /// One axis of a chart.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Axis {
-    /// What it shows, with its unit.
+    /// Quantity on the axis, with its unit.
     pub label: String,
     /// Smallest value.
     pub from: f64,
     /// Largest value.
     pub to: f64,
-    /// Equal distances are equal factors.
+    /// True for a logarithmic axis: equal distances are equal factors.
     pub is_log: bool,
 }
 
 impl Axis {
-    /// A linear axis from zero to a round number at or above `to`.
+    /// Returns a linear axis from zero to a round number at or above `to`.
     pub fn from_zero(label: impl Into<String>, to: f64) -> Self {
         let to = if to > 0.0 { to } else { 1.0 };
         Self { label: label.into(), from: 0.0, to, is_log: false }
     }
 
-    /// A logarithmic axis over the decades that hold `from` to `to`.
+    /// Returns a logarithmic axis over the decades that contain `from` to `to`.
     pub fn decades(label: impl Into<String>, from: f64, to: f64) -> Self {
         let from = 10f64.powf(from.max(f64::MIN_POSITIVE).log10().floor());
         let to = 10f64.powf(to.max(from).log10().ceil()).max(from * 10.0);
         Self { label: label.into(), from, to, is_log: true }
     }
 
-    /// Where `value` lies between 0 and 1; beyond when it is beyond.
+    /// Returns the position of `value` on the axis, from 0 to 1; outside that interval when `value` is outside the
+    /// axis.
     pub fn place(&self, value: f64) -> f64 {
         if self.is_log {
             let value = value.max(self.from);
@@ -38,7 +39,7 @@ impl Axis {
         (value - self.from) / (self.to - self.from)
     }
 
-    /// About `count` round values with their texts; on a logarithmic axis, the powers of ten.
+    /// Returns about `count` round values with their texts; on a logarithmic axis, the powers of ten.
     pub fn ticks(&self, count: usize) -> Vec<(f64, String)> {
         if self.is_log {
             let (first, last) = (self.from.log10().round() as i32, self.to.log10().round() as i32);
@@ -62,7 +63,7 @@ fn decade(value: f64) -> String {
     if value >= 1.0 { number::grouped(value.round() as u64) } else { format!("{value}") }
 }
 
-/// The smallest of 1, 2, 5 times a power of ten that is at least `least`.
+/// Returns the smallest of 1, 2, 5 times a power of ten that is at least `least`.
 fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.max(f64::MIN_POSITIVE).log10().floor());
     let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| factor * power >= least * (1.0 - 1e-9));

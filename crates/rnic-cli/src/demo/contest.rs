@@ -1,93 +1,93 @@
-//! What the demonstration has measured.
+//! Results of the demonstration.
 
 use serde::Serialize;
 
 use crate::machine::Machine;
 
-/// One file, several transports, two bodies.
+/// Results of moving one file with several transports, over UDP and simulated.
 #[derive(Clone, Debug, Serialize)]
 pub struct Contest {
     /// Name of the file, without its folder.
     pub file: String,
-    /// Its size.
+    /// Size of the file, in bytes.
     pub bytes: u64,
-    /// Packets lost on purpose, as a share of one.
+    /// Fraction of packets dropped on purpose, from 0 to 1.
     pub loss: f64,
-    /// Packets overtaken on purpose, as a share of one.
+    /// Fraction of packets reordered on purpose, from 0 to 1.
     pub reorder: f64,
-    /// What all chance follows from.
+    /// Seed of all random decisions.
     pub seed: u64,
-    /// Bytes of one Write.
+    /// Size of one Write, in bytes.
     pub write_bytes: u64,
     /// Writes in flight.
     pub depth: u32,
     /// Payload bytes of a full packet.
     pub mtu: u32,
-    /// What repeats it.
+    /// Command that repeats the demonstration.
     pub command: String,
-    /// Where it ran.
+    /// Machine on which it ran.
     pub machine: Machine,
-    /// One for each transport and wire.
+    /// Runs, one for each transport and wire.
     pub runs: Vec<Run>,
 }
 
-/// What carried the packets.
+/// Carrier of the packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Carrier {
-    /// Two processes, UDP over loopback, real time.
+    /// UDP over loopback between two processes, in real time.
     Udp,
-    /// The fabric, simulated time.
+    /// The simulated fabric, in simulated time.
     Sim,
 }
 
-/// The file, moved; on `udp` the median of several transfers.
+/// One transfer of the file; on `udp`, the median of several transfers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
-    /// Which transport.
+    /// Name of the transport.
     pub transport: String,
-    /// Which body.
+    /// Carrier of the packets.
     pub wire: Carrier,
-    /// Payload by time.
+    /// Payload bits divided by the elapsed time, in Gbit/s.
     pub goodput_gbps: f64,
-    /// That of every transfer, in ascending order, where there were several; this run is the median one.
+    /// Goodputs of all transfers in ascending order, in Gbit/s, when there were several; this run is the median one.
     pub goodputs_gbps: Vec<f64>,
-    /// From the first Write posted to the last completed; simulated seconds on `sim`.
+    /// Seconds from the first Write posted to the last completed; simulated seconds on `sim`.
     pub elapsed_s: f64,
-    /// Data packets sent, first time and again.
+    /// Data packets sent, retransmissions included.
     pub packets_sent: u64,
-    /// Of these, sent again.
+    /// Data packets that were retransmissions.
     pub packets_retransmitted: u64,
-    /// Posting to completion of one Write.
+    /// Time from posting to completion of one Write.
     pub latency_us: Latency,
-    /// Every byte arrived as it was sent.
+    /// True when every byte arrived as it was sent.
     pub verified: bool,
-    /// Seconds since the start, and bytes whose Writes have completed by then; thinned.
+    /// Seconds since the start, and bytes whose Writes have completed by then; thinned for the chart.
     pub delivered: Vec<(f64, u64)>,
 }
 
-/// How long operations took, in microseconds.
+/// Latencies of operations, in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Latency {
     /// The median.
     pub p50: f64,
-    /// One in a hundred takes longer.
+    /// The 99th percentile.
     pub p99: f64,
 }
 
 impl Contest {
-    /// The run of `transport` over `wire`.
+    /// Returns the run of `transport` over `wire`.
     pub fn run(&self, transport: &str, wire: Carrier) -> Option<&Run> {
         self.runs.iter().find(|run| run.transport == transport && run.wire == wire)
     }
 
-    /// How often each transport has moved the file for real, at least.
+    /// Returns the smallest number of real transfers that any transport has made.
     pub fn transfers(&self) -> usize {
         let real = self.runs.iter().filter(|run| run.wire == Carrier::Udp);
         real.map(|run| run.goodputs_gbps.len().max(1)).min().unwrap_or(0)
     }
 
-    /// Every byte arrived, every time.
+    /// Returns whether every byte arrived intact in every transfer.
     pub fn is_verified(&self) -> bool {
         self.runs.iter().all(|run| run.verified)
     }

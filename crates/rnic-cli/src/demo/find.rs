@@ -1,4 +1,4 @@
-//! A real file of some tens of megabytes, on any machine that can build this.
+//! Finds a real file of some tens of megabytes, on any machine that can build this project.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,16 +6,17 @@ use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 
-/// Below, a transfer is over before there is anything to see; above, the demonstration takes too long.
+/// Smallest file size in bytes: smaller transfers finish before there is anything to see, larger ones take too long for
+/// the demonstration.
 const BYTES_MIN: u64 = 10 << 20;
 const BYTES_MAX: u64 = 100 << 20;
-/// Folders that are looked at for a file, at most: /usr/lib can be large.
+/// Maximum number of folders that are searched for a file: /usr/lib can be large.
 const FOLDERS_MAX: usize = 4_000;
 
-/// The file that was asked for, or one that is found here.
+/// Returns the file that was requested, or one that is found on this machine.
 ///
 /// # Errors
-/// When the file that was asked for cannot be read or is empty, or none of a fit size is found.
+/// When the requested file cannot be read or is empty, or no file of a suitable size is found.
 pub fn file(asked: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(path) = asked {
         return readable(path).map(|()| path.to_owned());
@@ -36,7 +37,7 @@ fn readable(path: &Path) -> Result<(), Failure> {
     if metadata.len() == 0 { Err(Failure::file(path, "the file is empty")) } else { Ok(()) }
 }
 
-/// Where the toolchain is; its compiler's library is a good file to move.
+/// Returns the folder of the toolchain; its compiler's library is a suitable file to move.
 fn sysroot() -> Option<PathBuf> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc).args(["--print", "sysroot"]).stderr(Stdio::null()).output().ok()?;
@@ -44,7 +45,7 @@ fn sysroot() -> Option<PathBuf> {
     output.status.success().then(|| PathBuf::from(root.trim_end()))
 }
 
-/// The largest file of a fit size that we may read, at or below `folders`; of equal ones, the first by name.
+/// Returns the largest readable file of a suitable size at or below `folders`; of equal ones, the first by name.
 fn largest_fit(folders: &[PathBuf]) -> Option<PathBuf> {
     let mut best: Option<(u64, PathBuf)> = None;
     let mut waiting: Vec<PathBuf> = folders.to_vec();
@@ -52,7 +53,7 @@ fn largest_fit(folders: &[PathBuf]) -> Option<PathBuf> {
     while let Some(folder) = waiting.pop().filter(|_| seen < FOLDERS_MAX) {
         seen += 1;
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            // Does not follow links: none can lead us in circles.
+            // Does not follow links, so that no cycle of links is possible.
             let Ok(metadata) = entry.metadata() else { continue };
             if metadata.is_dir() {
                 waiting.push(entry.path());

@@ -1,4 +1,4 @@
-//! The demonstration as a page that can be shown.
+//! The results of the demonstration as an HTML page.
 
 use rnic_base::Bytes;
 
@@ -11,12 +11,12 @@ use crate::number;
 
 const UDP: &str = "Real: two processes, UDP over loopback";
 const SIM: &str = "Simulated: 100 Gbit/s link";
-/// How much of the fastest run the closer look shows.
+/// Share of the fastest run that the enlarged chart shows.
 const CLOSER_SHARE: f64 = 0.12;
 const GBN: &str = "roce-gbn";
 const IRN: &str = "irn";
 
-/// The page.
+/// Returns the HTML page.
 pub fn page(contest: &Contest) -> String {
     let Contest { file, bytes, loss, reorder, .. } = contest;
     let conditions = format!("{} packet loss, {} reordered", number::percent(*loss), number::percent(*reorder));
@@ -39,7 +39,7 @@ fn hue(transport: &str) -> Hue {
     }
 }
 
-/// How many times as fast as go-back-N selective retransmission was.
+/// Describes how many times as fast as go-back-N selective retransmission was.
 fn gain(contest: &Contest, wire: Carrier) -> String {
     let goodput = |transport| contest.run(transport, wire).map_or(0.0, |run| run.goodput_gbps);
     let gain = goodput(IRN) / goodput(GBN);
@@ -54,7 +54,7 @@ fn headline(contest: &Contest) -> String {
     let (real, simulated) = (gain(contest, Carrier::Udp), gain(contest, Carrier::Sim));
     let loss = number::percent(contest.loss);
     let reordering = if contest.reorder > 0.0 { " and reordering" } else { "" };
-    // Hyphens that do not break: the name stays one word.
+    // Uses non-breaking hyphens, to keep the name on one line.
     format!(
         "Through {loss} loss{reordering}, IRN moves a file {real} as fast as go\u{2011}back\u{2011}N, \
          and {simulated} as fast on a simulated 100\u{a0}Gbit/s link"
@@ -105,7 +105,7 @@ fn delivered(contest: &Contest) -> Figure {
     }
 }
 
-/// The beginning of the simulated runs, where single stalls can be seen.
+/// Returns the figure of the beginning of the simulated runs, where single stalls can be seen.
 fn closer(contest: &Contest) -> Figure {
     let runs: Vec<&Run> = contest.runs.iter().filter(|run| run.wire == Carrier::Sim).collect();
     let shortest = runs.iter().map(|run| run.elapsed_s).fold(f64::INFINITY, f64::min);
@@ -140,7 +140,7 @@ fn closer(contest: &Contest) -> Figure {
     }
 }
 
-/// A line that stays where it is until the next value comes.
+/// Returns a step line: each value holds until the next one.
 fn steps(points: impl Iterator<Item = (f64, f64)>, end: f64) -> Vec<(f64, f64)> {
     let mut line: Vec<(f64, f64)> = Vec::new();
     for (x, y) in points {
@@ -151,7 +151,7 @@ fn steps(points: impl Iterator<Item = (f64, f64)>, end: f64) -> Vec<(f64, f64)> 
     line
 }
 
-/// Groups of bars, one for each wire; `value` gives a run's length and text.
+/// Returns groups of bars, one for each wire; `value` gives a run's length and text.
 fn bars(contest: &Contest, full: [Option<f64>; 2], value: impl Fn(&Run) -> (f64, String)) -> Vec<BarGroup> {
     let group = |wire: Carrier, label: &str, full| BarGroup {
         label: label.to_owned(),
@@ -246,7 +246,7 @@ fn results(contest: &Contest) -> Facts {
     }
 }
 
-/// The goodputs of all real transfers: how far the median can be trusted.
+/// Describes the goodputs of all real transfers, to show how reliable the median is.
 fn spread_of_transfers(contest: &Contest) -> String {
     let real = contest.runs.iter().filter(|run| run.wire == Carrier::Udp && !run.goodputs_gbps.is_empty());
     let line = |run: &Run| {

@@ -1,4 +1,4 @@
-//! The file between two processes.
+//! Moves the file between two processes over UDP.
 
 use std::time::Instant;
 
@@ -13,16 +13,16 @@ use crate::failure::Failure;
 use crate::perf::near_side_of;
 use crate::perf::neighbour::Neighbour;
 
-/// Moves `content` to another process and compares what arrived, several times: real time is not the same twice. The
-/// result is the transfer of median goodput, with the goodputs of all; verified when all were.
+/// Moves `content` to another process and compares what arrived, several times, because real time varies between
+/// transfers. Returns the transfer of median goodput, with the goodputs of all; it is verified when all were.
 ///
 /// # Errors
-/// When there is no other process, or it does not get there.
+/// When the other process cannot be started, or the file does not arrive there.
 pub fn transfer(content: &[u8], transport: &str, args: &DemoArgs) -> Result<Run, Failure> {
     let start = Instant::now();
     let mut runs: Vec<Run> = Vec::new();
     while runs.len() < TRANSFERS && start.elapsed() < ENOUGH {
-        // Another seed each time: another network of the same kind.
+        // Uses another seed for each transfer, so that each has its own loss pattern at the same loss rate.
         runs.push(transfer_once(content, transport, args, args.seed.wrapping_add(runs.len() as u64))?);
     }
     runs.sort_by(|a, b| a.goodput_gbps.total_cmp(&b.goodput_gbps));
@@ -65,9 +65,9 @@ fn run(report: TransferReport) -> Run {
     }
 }
 
-/// How often the file is moved by each transport.
+/// Number of times that each transport moves the file.
 pub const TRANSFERS: usize = 5;
-/// But not again after so long.
+/// Time after which no further transfer of a transport is started.
 const ENOUGH: std::time::Duration = std::time::Duration::from_secs(8);
-/// The far end computes a checksum of the whole file before it answers.
+/// Timeout for the response of the remote end, which computes a checksum of the complete file before it responds.
 const PATIENCE: Duration = Duration::from_secs(20);

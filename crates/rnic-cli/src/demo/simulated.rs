@@ -1,4 +1,4 @@
-//! The file across a simulated link: the same bytes, Writes, loss and reordering, in simulated time.
+//! Moves the file across a simulated link: the same bytes, Writes, loss and reordering, in simulated time.
 
 use rnic_base::{Duration, Time};
 use rnic_engine::{RemoteMemory, SendFlags, SendOp, SendRequest, Sge, WcStatus};
@@ -15,7 +15,7 @@ use crate::link::{self, Link};
 /// Moves `content` from one simulated host to another and compares what arrived.
 ///
 /// # Errors
-/// When it cannot be simulated, or does not get there.
+/// When it cannot be simulated, or the file does not arrive.
 pub fn transfer(content: &[u8], transport: &str, args: &DemoArgs) -> Result<Run, Failure> {
     let mut simulation = Simulation::new(&plan(transport, args)?, args.seed).map_err(Failure::input)?;
     let spec = QueuePairSpec { sends: DEPTH, receives: 1, sges: 1 };
@@ -37,7 +37,7 @@ fn plan(transport: &str, args: &DemoArgs) -> Result<Plan, Failure> {
     link.plan("demo", "checked", "[workload]\nkind = \"manual\"\n")
 }
 
-/// How far the file has come.
+/// Progress of the transfer.
 struct Course {
     bytes: u64,
     qpn: Qpn,
@@ -45,9 +45,9 @@ struct Course {
     to: RemoteMemory,
     /// Bytes posted.
     posted: u64,
-    /// When each Write was posted, in order.
+    /// Time at which each Write was posted, in order.
     posted_at: Vec<Time>,
-    /// When each Write has completed, and the bytes that have arrived by then.
+    /// Time at which each Write completed, and the number of bytes that had arrived by then.
     done: Vec<(Time, u64)>,
 }
 
@@ -79,7 +79,7 @@ impl Course {
         self.done.last().map_or(0, |(_, bytes)| *bytes)
     }
 
-    /// Keeps as many Writes in flight as there may be.
+    /// Posts Writes until the permitted number is in flight.
     fn post(&mut self, simulation: &mut Simulation) -> Result<(), Failure> {
         while self.posted < self.bytes && self.posted_at.len() - self.done.len() < DEPTH as usize {
             let len = u64::from(WRITE_BYTES).min(self.bytes - self.posted) as u32;
@@ -119,5 +119,5 @@ impl Course {
 
 const SENDER: u32 = 0;
 const RECEIVER: u32 = 1;
-/// Simulated time after which a transfer has failed: no file of a fit size takes so long.
+/// Simulated time after which a transfer has failed: no file of a suitable size takes so long.
 const LIMIT: Time = Time::from_us(100_000_000);

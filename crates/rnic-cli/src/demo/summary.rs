@@ -1,11 +1,11 @@
-//! The demonstration as a table.
+//! The results of the demonstration as a table.
 
 use std::path::Path;
 
 use super::contest::{Carrier, Contest, Run};
 use crate::{link, number, table};
 
-/// Heads of the table.
+/// Column heads of the table.
 pub const HEADS: [&str; 8] = [
     "transport",
     "Gbit/s\nreal",
@@ -17,7 +17,7 @@ pub const HEADS: [&str; 8] = [
     "verified",
 ];
 
-/// One row for each transport.
+/// Returns one row for each transport.
 pub fn rows(contest: &Contest) -> Vec<Vec<String>> {
     let mut transports: Vec<&str> = Vec::new();
     for run in &contest.runs {
@@ -45,7 +45,7 @@ fn row(contest: &Contest, transport: &str) -> Vec<String> {
     ]
 }
 
-/// Says what is about to happen.
+/// Returns the text that announces what the demonstration will do.
 pub fn announcement(contest: &Contest, path: &Path) -> String {
     format!(
         "Moving {} ({})\nby RDMA Write between two processes over UDP, through {} loss and {} reordering;\nthen the \
@@ -57,7 +57,7 @@ pub fn announcement(contest: &Contest, path: &Path) -> String {
     )
 }
 
-/// The table, and what to keep in mind when reading it.
+/// Returns the table, and notes on how to read it.
 pub fn text(contest: &Contest) -> String {
     let verdict = if contest.is_verified() {
         "After each run every byte was compared."

@@ -1,4 +1,4 @@
-//! Our libraries, and those that they stand in for.
+//! Checks of the project's libraries, and of the system libraries that they replace.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use super::Check;
 use crate::run::library::Libraries;
 use crate::run::loader_variables;
 
-/// Looks at them.
+/// Runs the checks of the libraries.
 pub fn checks() -> Vec<Check> {
     let mut checks = match Libraries::find() {
         Ok(libraries) => vec![exports(&libraries), loads(&libraries)],
@@ -27,7 +27,7 @@ pub fn checks() -> Vec<Check> {
     checks
 }
 
-/// Whether ours has what programs ask for first.
+/// Checks that the project's verbs library exports the functions that programs need first.
 fn exports(libraries: &Libraries) -> Check {
     const NAME: &str = "libraries";
     let path = libraries.verbs();
@@ -43,7 +43,7 @@ fn exports(libraries: &Libraries) -> Check {
     Check::ok(NAME, format!("{} with {} symbols, librdmacm.so.1, path shim", path.display(), symbols.len()))
 }
 
-/// The names that a shared object exports.
+/// Returns the names that a shared object exports.
 fn exported(path: &Path) -> Result<BTreeSet<String>, String> {
     let bytes = fs::read(path).map_err(|error| error.to_string())?;
     let file = ElfFile64::<Endianness>::parse(&*bytes).map_err(|error| error.to_string())?;
@@ -51,7 +51,8 @@ fn exported(path: &Path) -> Result<BTreeSet<String>, String> {
     Ok(names.filter_map(|symbol| symbol.name().ok().map(str::to_owned)).collect())
 }
 
-/// Whether the dynamic linker takes them: it says so on standard error, and starts the program without.
+/// Checks that the dynamic linker accepts the libraries: otherwise it reports an error on standard error and starts the
+/// program without them.
 fn loads(libraries: &Libraries) -> Check {
     const NAME: &str = "dynamic linker";
     let variables = loader_variables(libraries, |_| None);
@@ -69,7 +70,7 @@ fn loads(libraries: &Libraries) -> Check {
     }
 }
 
-/// The library of the system, which ours stands in front of.
+/// Reports the verbs library of the system, before which the project's library is loaded.
 fn of_the_system() -> Check {
     const NAME: &str = "system libibverbs";
     let found =
@@ -84,7 +85,7 @@ fn of_the_system() -> Check {
     Check::ok(NAME, format!("{}{newest}; ours goes in front of it", real.display()))
 }
 
-/// `IBVERBS_1.14`: 14.
+/// Returns the minor version of a version node: 14 for `IBVERBS_1.14`.
 fn minor(node: &str) -> Option<u32> {
     node.strip_prefix("IBVERBS_1.")?.parse().ok()
 }
@@ -102,7 +103,7 @@ fn version_nodes(path: &Path) -> Option<Vec<String>> {
     Some(names.collect::<BTreeSet<_>>().into_iter().collect())
 }
 
-/// Devices that are there, and that programs under `rnic run` do not see.
+/// Reports hardware devices that exist but are hidden from programs under `rnic run`.
 fn hardware() -> Check {
     const NAME: &str = "RDMA hardware";
     let names: Vec<String> = fs::read_dir("/sys/class/infiniband").map_or_else(
@@ -117,7 +118,7 @@ fn hardware() -> Check {
 }
 
 const REBUILD: &str = "build them again: scripts/link-verbs release";
-/// What a program calls before anything else, of each of the three parts.
+/// Functions that programs call first, of each of the three parts.
 const WANTED: &[&str] =
     &["ibv_get_device_list", "ibv_open_device", "ibv_reg_mr_iova2", "rdma_create_event_channel", "rnic_look"];
 const SYSTEM_FOLDERS: &[&str] = &[

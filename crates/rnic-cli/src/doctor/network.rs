@@ -1,4 +1,4 @@
-//! Addresses, ports and sockets.
+//! Checks of addresses, ports and sockets.
 
 use std::fs;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use rnic_host::probe::{self, RocePort};
 
 use super::{Check, Gid};
 
-/// The addresses that programs can name, by index.
+/// Returns the addresses that programs can use, by GID index.
 pub fn gids() -> Vec<Gid> {
     let addresses = rnic_host::local_addresses().unwrap_or_default();
     let gid = |(index, address): (usize, &rnic_host::LocalAddress)| Gid {
@@ -26,7 +26,7 @@ pub fn gids() -> Vec<Gid> {
     addresses.iter().enumerate().map(gid).collect()
 }
 
-/// Looks at them.
+/// Runs the checks of the network.
 pub fn checks(gids: &[Gid]) -> Vec<Check> {
     vec![addresses(gids), port(), offloads(), receive_buffer()]
 }
@@ -63,7 +63,7 @@ fn port() -> Check {
     }
 }
 
-/// The processes with a socket on port 4791, as far as we may see them.
+/// Names the processes that have a socket on port 4791, as far as this process may see them.
 fn by_whom() -> String {
     let inodes: Vec<String> = ["/proc/net/udp", "/proc/net/udp6"]
         .iter()
@@ -94,7 +94,7 @@ fn by_whom() -> String {
     if names.is_empty() { String::new() } else { format!(" by {}", names.join(", ")) }
 }
 
-/// The inode of a line of `/proc/net/udp`, when its local port is 4791.
+/// Returns the inode of a line of `/proc/net/udp`, when its local port is 4791.
 fn socket_inode(line: &str) -> Option<String> {
     let mut words = line.split_whitespace();
     let port = words.nth(1)?.rsplit_once(':')?.1;
@@ -130,9 +130,9 @@ fn receive_buffer() -> Check {
     Check::note(NAME, found, format!("it works with smaller windows; faster: sysctl -w net.core.rmem_max={asked}"))
 }
 
-/// 4791, as the kernel writes it there.
+/// Port 4791 as the kernel writes it in `/proc/net/udp`.
 const ROCE_PORT_HEX: &str = "12B7";
-/// Processes that are named.
+/// Maximum number of processes that are named.
 const PROCESSES_MAX: usize = 5;
 
 #[cfg(test)]

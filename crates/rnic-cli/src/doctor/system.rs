@@ -1,4 +1,4 @@
-//! Processors, limits and rules of the kernel.
+//! Checks of processors, limits and kernel settings.
 
 use std::fs;
 use std::thread;
@@ -7,7 +7,7 @@ use rnic_host::Progress;
 
 use super::Check;
 
-/// Looks at them.
+/// Runs the checks of the system.
 pub fn checks() -> Vec<Check> {
     vec![processors(), progress(), shared_memory(), descriptors(), memory_lock(), tracing(), namespaces()]
 }
@@ -24,7 +24,7 @@ fn processors() -> Check {
     }
 }
 
-/// Who works while the program does not call the library.
+/// Reports which thread drives the NIC while the program does not call the library.
 fn progress() -> Check {
     const NAME: &str = "progress";
     let settings = rnic_host::Settings::from_environment().unwrap_or_default();
@@ -36,12 +36,12 @@ fn progress() -> Check {
             "programs that spin on memory (ib_write_lat) may wait for the scheduler; RNIC_PROGRESS=auto",
         ),
         Progress::Off => {
-            Check::note(NAME, "nobody", "passive ends respond only when they call the library; RNIC_PROGRESS=auto")
+            Check::note(NAME, "off", "passive ends respond only when they call the library; RNIC_PROGRESS=auto")
         }
     }
 }
 
-/// What processes on one host go past UDP by.
+/// Reports whether processes on one host bypass UDP through shared memory.
 fn shared_memory() -> Check {
     const NAME: &str = "same host";
     let bad = rnic_host::Settings::from_environment().is_ok_and(|settings| !settings.allows_bypass());
@@ -86,5 +86,5 @@ fn namespaces() -> Check {
     Check::ok("user namespaces", format!("{found}; not needed, but `unshare -Urn` makes a network to play with"))
 }
 
-/// Programs with a few devices and connections need more.
+/// Limit of open descriptors below which a note is shown: programs with a few devices and connections need more.
 const DESCRIPTORS_FEW: u64 = 128;

@@ -1,16 +1,16 @@
-//! Where the other end is.
+//! Address of the remote end.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use crate::failure::Failure;
 
-/// The port of RoCEv2.
+/// The UDP port of RoCEv2.
 pub const PORT: u16 = 4791;
 
-/// An address as people write one: `10.0.0.1`, `10.0.0.1:4791`, `::1`, `[::1]:4791`, `server:4791`.
+/// Resolves an address in the forms that users write: `10.0.0.1`, `10.0.0.1:4791`, `::1`, `[::1]:4791`, `server:4791`.
 ///
 /// # Errors
-/// When it is none, or a name that leads nowhere.
+/// When it is not an address, or a name that cannot be resolved.
 pub fn resolve(text: &str) -> Result<SocketAddr, Failure> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     if let Ok(ip) = bare.parse::<IpAddr>() {

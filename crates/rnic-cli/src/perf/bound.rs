@@ -1,4 +1,4 @@
-//! What kept a simulated measurement from more: figures without it are taken for the transport's worth.
+//! Finds what limited a simulated measurement: without this, readers would attribute every limit to the transport.
 
 use rnic_fabric::{Plan, Report};
 
@@ -7,7 +7,7 @@ use crate::args::PerfArgs;
 use crate::args::values::Op;
 use crate::number;
 
-/// Names what limited the run of `plan`, in words for people: the first of these that holds.
+/// Names what limited the run of `plan`, as text for users: the first limit that applies.
 pub fn limited_by(args: &PerfArgs, plan: &Plan, report: &Report) -> String {
     let link = plan.host_links;
     let round_trip = link.delay * 2 + link.rate.serialize(u64::from(plan.mtu));
@@ -48,14 +48,14 @@ pub fn limited_by(args: &PerfArgs, plan: &Plan, report: &Report) -> String {
     format!("the transport: its congestion control ({control}), or the wait for acknowledgements")
 }
 
-/// The share of the link's time that was used in the direction that carried payload.
+/// Returns the fraction of the link's time that was used, in the direction that carried payload.
 fn used(plan: &Plan, report: &Report, args: &PerfArgs) -> f64 {
     let bytes = report.messages * u64::from(size_bytes(args)) + report.packets_sent * HEADERS;
     let carried = plan.host_links.rate.as_bps() as f64 / 8.0 * report.elapsed_us / 1e6;
     if carried > 0.0 { bytes as f64 / carried } else { 0.0 }
 }
 
-/// Beside payload, of a packet on the wire, about.
+/// Approximate bytes of a packet on the wire beside payload.
 const HEADERS: u64 = 82;
-/// From this share on the link is what limits.
+/// Fraction of the link's time in use from which the link is considered the limit.
 const FULL: f64 = 0.9;

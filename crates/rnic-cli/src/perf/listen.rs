@@ -1,4 +1,4 @@
-//! The end that answers measurements.
+//! The end that responds to measurements.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use crate::{console, output};
 /// Runs `rnic perf --listen`.
 ///
 /// # Errors
-/// When nobody can listen at `bind`.
+/// When it cannot listen at `bind`.
 pub fn run(bind: &str, args: &PerfArgs) -> Result<(), Failure> {
     let bind = address::resolve(bind)?;
     let mut nic = open("perf-listen", bind, args)?;
@@ -42,13 +42,15 @@ fn report(served: &Served, quiet: bool) {
     });
 }
 
-/// Returns whether the transport that is measured slows down where a network marks packets; a listener names none.
+/// Returns whether the measured transport slows down when the network marks packets; a listener has no transport named
+/// on its command line.
 fn reacts_to_ecn(args: &PerfArgs) -> Result<bool, Failure> {
     let options: Vec<(&str, &str)> = args.settings.iter().map(|setting| (&*setting.key, &*setting.value)).collect();
     Ok(TransportChoice::for_roce_peers(&options).map_err(Failure::input)?.reacts_to_ecn())
 }
 
-/// A NIC at `bind`, or at the port of RoCEv2 where its peers are of other makes, capturing if that is asked for.
+/// Opens a NIC at `bind`, or at the port of RoCEv2 when its peers are RoCE adapters, with a packet capture when
+/// requested.
 ///
 /// # Errors
 /// When the address cannot be used or the capture not be written.

@@ -1,4 +1,4 @@
-//! The other process: this program once more, listening on loopback.
+//! Starts the other process of a local measurement: this program again, listening on loopback.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -11,21 +11,21 @@ use std::time::{Duration, Instant};
 use super::address::PORT;
 use crate::failure::Failure;
 
-/// A listening process that ends when this one does.
+/// A listening process that exits when this one does.
 #[derive(Debug)]
 pub struct Neighbour {
     child: Child,
-    /// Where it listens.
+    /// Address at which it listens.
     pub address: SocketAddr,
 }
 
 impl Neighbour {
-    /// Starts it, with packets of at most `mtu` payload bytes and the secret in `key`, and waits until it listens: at
-    /// the port of RoCEv2, so that captures show what it is, on a loopback address of our own; or else at any free
-    /// port.
+    /// Starts the process, with packets of at most `mtu` payload bytes and the secret in `key`, and waits until it
+    /// listens: at the port of RoCEv2 on a loopback address of its own, so that captures show the protocol; or else at
+    /// any free port.
     ///
     /// # Errors
-    /// When it cannot be started or does not come to listen; in its words.
+    /// When it cannot be started or does not begin to listen; with its error message.
     pub fn start(mtu: u32, key: Option<&Path>) -> Result<Self, Failure> {
         let [.., high, low] = process::id().to_be_bytes();
         let own = SocketAddr::from(([127, high, low, 2], PORT));
@@ -60,7 +60,7 @@ impl Neighbour {
 }
 
 impl Drop for Neighbour {
-    /// The end of its standard input tells it to end.
+    /// Closes its standard input, which makes it exit.
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         let start = Instant::now();
@@ -75,14 +75,14 @@ impl Drop for Neighbour {
     }
 }
 
-/// Ends this process when whoever holds the other end of its standard input is gone.
+/// Exits this process when the process that holds the other end of its standard input has exited.
 pub fn end_with_parent() {
     thread::spawn(|| {
-        // Nobody writes anything: this returns when the parent closes the pipe or dies.
+        // The parent writes nothing: this returns when the parent closes the pipe or exits.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         process::exit(0);
     });
 }
 
-/// Far longer than a process needs to end.
+/// Timeout for the exit of the process, far longer than it needs.
 const FAREWELL: Duration = Duration::from_secs(2);

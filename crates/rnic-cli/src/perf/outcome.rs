@@ -1,4 +1,4 @@
-//! What a measurement comes to.
+//! Result of a measurement.
 
 use rnic_base::{Bytes, Duration};
 use rnic_fabric::FalconFlow;
@@ -10,75 +10,76 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::{flows, number, table};
 
-/// The result of `rnic perf`: the one JSON object of `--json`. Names end in their unit.
+/// The result of `rnic perf`: the one JSON object of `--json`. Field names end in their unit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// The transport.
+    /// Name of the transport.
     pub transport: String,
-    /// What was repeated.
+    /// Operation that was repeated.
     pub op: &'static str,
-    /// What carried the packets: `udp` or `sim`.
+    /// Carrier of the packets: `udp` or `sim`.
     pub wire: &'static str,
-    /// Times and rates are those of a simulation.
+    /// True when times and rates are those of a simulation.
     pub simulated: bool,
-    /// Bytes of each operation.
+    /// Size of each operation, in bytes.
     pub size_bytes: u32,
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub qps: u32,
-    /// Operations in flight on each.
+    /// Operations in flight on each queue pair.
     pub depth: u32,
-    /// Packets lost on purpose, each way, as a share of one.
+    /// Fraction of packets dropped on purpose in each direction, from 0 to 1.
     pub loss: f64,
-    /// Packets overtaken on purpose, each way, as a share of one.
+    /// Fraction of packets reordered on purpose in each direction, from 0 to 1.
     pub reorder: f64,
-    /// Delay added to each packet (`udp`), or of the link (`sim`).
+    /// Delay added to each packet (`udp`), or of the link (`sim`), in microseconds.
     pub delay_us: f64,
-    /// Rate of the link; none is no limit.
+    /// Rate of the link in Gbit/s; `None` for no limit.
     pub rate_gbps: Option<f64>,
     /// Payload bytes of a full packet.
     pub mtu_bytes: u32,
-    /// What chance followed from.
+    /// Seed of all random decisions.
     pub seed: u64,
     /// Operations that completed.
     pub ops: u64,
-    /// Bytes that they moved.
+    /// Payload bytes of these operations.
     pub bytes: u64,
-    /// How long it took; simulated time on `sim`.
+    /// Duration of the measurement in seconds; simulated time on `sim`.
     pub elapsed_s: f64,
-    /// Payload by time.
+    /// Payload bits divided by the elapsed time, in Gbit/s.
     pub goodput_gbps: f64,
-    /// Operations by time.
+    /// Completed operations per second.
     pub ops_per_s: f64,
-    /// How long operations took.
+    /// Latencies of the operations.
     pub latency_us: LatencyUs,
     /// `operation`: posting to completion; `half-round-trip`: half of a ping-pong.
     pub latency_kind: &'static str,
-    /// Data packets of both ends, first time and again.
+    /// Data packets sent by both ends, retransmissions included.
     pub packets_sent: u64,
-    /// Of these, sent again.
+    /// Data packets that were retransmissions.
     pub packets_retransmitted: u64,
-    /// Every byte of `ops_verified` operations was compared where it arrived, and was right.
+    /// True when every byte of `ops_verified` operations was compared where it arrived, and was correct.
     pub verified: bool,
-    /// Operations that were compared: those that were measured, or on `udp` without `--verify` a round of others
-    /// right after, through the same network.
+    /// Number of operations that were compared: the measured ones, or on `udp` without `--verify` those of a further
+    /// round immediately afterwards, through the same network.
     pub ops_verified: u64,
-    /// Operations that were compared and wrong.
+    /// Number of operations that were compared and wrong.
     pub ops_wrong: u64,
-    /// Flow 0 of every queue pair, flow 1 of every one, and so on, where they have several: what this end sent on
-    /// `udp`, what both did on `sim`.
+    /// Statistics of flow 0 of all queue pairs, of flow 1 of all queue pairs, and so on, when queue pairs have several
+    /// flows: packets sent by this end on `udp`, by both ends on `sim`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FalconFlow>,
-    /// Fingerprint of a simulated run.
+    /// Hash of the event trace of a simulated run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_hash: Option<String>,
-    /// The limit that the run met, where it is known: on `sim`.
+    /// The limit that the run reached, when known: only on `sim`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<String>,
-    /// What the NIC had to tell meanwhile: a path that became too narrow, a capture that ended; nothing on `sim`.
+    /// Notices from the NIC during the measurement, such as a path MTU that became too small or a capture that ended;
+    /// empty on `sim`.
     pub notices: Vec<String>,
-    /// Where it ran.
+    /// Machine on which it ran.
     pub machine: Machine,
-    /// Why the capture that was asked for is not whole.
+    /// Reason why the requested capture is incomplete.
     #[serde(skip)]
     pub capture_failure: Option<Failure>,
 }
@@ -86,13 +87,13 @@ pub struct Outcome {
 /// Latencies in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct LatencyUs {
-    /// Half of all are shorter.
+    /// The median.
     pub p50: f64,
-    /// 99 of 100 are shorter.
+    /// The 99th percentile.
     pub p99: f64,
-    /// 999 of 1000 are shorter.
+    /// The 99.9th percentile.
     pub p999: f64,
-    /// The longest.
+    /// The maximum.
     pub max: f64,
 }
 
@@ -103,7 +104,7 @@ impl From<[f64; 4]> for LatencyUs {
 }
 
 impl Outcome {
-    /// What was asked for; nothing measured yet.
+    /// Returns an outcome that holds the requested parameters, and no measured values yet.
     pub fn asked_for(args: &PerfArgs, machine: Machine) -> Self {
         Self {
             transport: args.transport.clone(),
@@ -140,7 +141,7 @@ impl Outcome {
         }
     }
 
-    /// For people.
+    /// Returns the result as text for users.
     pub fn text(&self) -> String {
         let Self { transport, op, wire, qps, depth, latency_us: latency, .. } = self;
         let share = self.packets_retransmitted as f64 / self.packets_sent.max(1) as f64 * 100.0;
@@ -188,7 +189,7 @@ impl Outcome {
         }
     }
 
-    /// What the figures are figures of.
+    /// Describes the source of the figures.
     fn origin(&self) -> String {
         if self.simulated {
             let rate = self.rate_gbps.map_or_else(String::new, number::short);
@@ -198,10 +199,10 @@ impl Outcome {
         format!("Software on {}: not figures of RDMA hardware.\n", self.machine.summary())
     }
 
-    /// Whether what arrived was right, and what was to be written is there.
+    /// Checks that the data that arrived was correct, and that the requested capture is complete.
     ///
     /// # Errors
-    /// When operations have brought wrong data, or the capture is not whole.
+    /// When operations have delivered wrong data, or the capture is incomplete.
     pub fn check(&self) -> Result<(), Failure> {
         match self.ops_wrong {
             0 => self.capture_failure.clone().map_or(Ok(()), Err),

@@ -1,4 +1,4 @@
-//! The same operations on the fabric: two hosts and a link.
+//! Measures the same operations on the simulated fabric: two hosts and a link.
 
 use std::num::NonZeroUsize;
 
@@ -13,10 +13,10 @@ use crate::link::{self, Link};
 use crate::machine::Machine;
 use crate::sim;
 
-/// Simulates what `args` ask for.
+/// Simulates the measurement that `args` request.
 ///
 /// # Errors
-/// When it cannot be simulated, or a promise was broken.
+/// When it cannot be simulated, or a run violated an invariant.
 pub fn measure(args: &PerfArgs, machine: Machine) -> Result<Outcome, Failure> {
     let checked = memory_bytes(args) <= CHECKED_BYTES_MAX;
     let plan = plan(args, checked)?;
@@ -27,13 +27,13 @@ pub fn measure(args: &PerfArgs, machine: Machine) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// What both ends need for the operations in flight.
+/// Returns the memory in bytes that both ends need for the operations in flight.
 fn memory_bytes(args: &PerfArgs) -> u64 {
     let in_flight = args.count.map_or(args.depth, |count| count.min(args.depth));
     u64::from(size_bytes(args)) * u64::from(in_flight) * u64::from(args.qps) * 2
 }
 
-/// The plan, written as a plan: what it says is checked by whoever reads plans.
+/// Builds the plan as text and parses it, so that the plan reader validates it.
 fn plan(args: &PerfArgs, checked: bool) -> Result<Plan, Failure> {
     let op = match args.op {
         Op::Write | Op::NvmeWrite => "write",
@@ -63,7 +63,7 @@ fn plan(args: &PerfArgs, checked: bool) -> Result<Plan, Failure> {
     link(args).plan("perf", if checked { "checked" } else { "none" }, &rest)
 }
 
-/// Refuses what simulated hosts with a drive do not do.
+/// Refuses options that simulated hosts with a drive do not support.
 fn check_nvme(args: &PerfArgs) -> Result<(), Failure> {
     let op = args.op.name();
     match args {
@@ -77,11 +77,12 @@ fn check_nvme(args: &PerfArgs) -> Result<(), Failure> {
     }
 }
 
-/// A drive that is no limit beside a link: memory, as on sockets.
+/// A drive that is never slower than the link: memory, as on sockets.
 const DRIVE: &str = "read_rate = \"10000Gbps\"\nread_latency = \"0ns\"\nwrite_rate = \"10000Gbps\"\n\
     write_latency = \"0ns\"\nqueue_depth = 65536";
 
-/// How long to measure when nobody says: long enough for many rounds of all operations in flight on a slow link, too.
+/// Returns the default duration of a measurement: long enough for many rounds of all operations in flight, also on a
+/// slow link.
 fn duration_for(args: &PerfArgs) -> Duration {
     let link = link(args);
     let in_flight = u64::from(size_bytes(args)) * u64::from(args.depth) * u64::from(args.qps);
@@ -129,13 +130,14 @@ impl Outcome {
     }
 }
 
-/// How long to measure when nobody says, at least: a second or so of real time, and enough losses for an average.
+/// Minimum of the default duration: about a second of real time, and enough losses for an average.
 const DURATION: Duration = Duration::from_ms(20);
-/// Rounds that are enough for an average.
+/// Number of rounds that is enough for an average.
 const ROUNDS: u64 = 20;
-/// More bytes in flight make no longer rounds: their time could not be told.
+/// Maximum number of bytes in flight from which the length of a round is computed: more would overflow the time.
 const IN_FLIGHT_MAX: u64 = 1 << 40;
-/// Simulated time after which even a transport that gets nowhere is cut off.
+/// Simulated time after which even a transport without progress is stopped.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Beyond, bytes are not simulated: both hosts' memories would not fit small machines.
+/// Above this amount of memory in bytes, payload bytes are not simulated: both hosts' memories would not fit into small
+/// machines.
 const CHECKED_BYTES_MAX: u64 = 2 << 30;

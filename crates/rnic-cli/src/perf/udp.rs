@@ -1,4 +1,4 @@
-//! The end that measures, over UDP sockets.
+//! The measuring end, over UDP sockets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -15,12 +15,13 @@ use crate::console;
 use crate::failure::Failure;
 use crate::machine::Machine;
 
-/// Measures against the host that is named, or against a second process here.
+/// Measures against the named host, or against a second process on this machine.
 ///
 /// # Errors
-/// When there is no far end, it refuses, or falls silent.
+/// When the remote end does not exist, refuses, or stops responding.
 pub fn measure(args: &PerfArgs, machine: Machine) -> Result<Outcome, Failure> {
-    // What cannot work is said before there is a second process, or a minute of measuring; the round after compares.
+    // Reports invalid options before a second process is started or a minute of measuring is spent; `verify` is set
+    // because the later round compares.
     let whole = PerfConfig { verify: true, ..config(args) };
     perf::check(&whole, args.mtu).map_err(Failure::input)?;
     let (neighbour, far) = match &args.host {
@@ -44,8 +45,9 @@ pub fn measure(args: &PerfArgs, machine: Machine) -> Result<Outcome, Failure> {
     Ok(Outcome { notices, capture_failure, ..Outcome::of_sockets(args, &measured, compared.as_ref(), machine) })
 }
 
-/// Measures; then, unless that has been done on the way, looks at every byte of some operations through the same
-/// network. Comparing takes several times as long as moving, so it would be what is measured.
+/// Measures; then, unless the measurement did so already, compares every byte of some operations through the same
+/// network. Comparing takes several times as long as moving the data, so doing both together would measure the
+/// comparison.
 fn rounds(nic: &mut Nic, far: SocketAddr, args: &PerfArgs) -> Result<(PerfReport, Option<PerfReport>), Failure> {
     let mut config = config(args);
     let measured = perf::measure(nic, far, &config).map_err(Failure::input)?;
@@ -58,8 +60,9 @@ fn rounds(nic: &mut Nic, far: SocketAddr, args: &PerfArgs) -> Result<(PerfReport
     config.length = Length::Count(count);
     match perf::measure(nic, far, &config) {
         Ok(compared) => Ok((measured, Some(compared))),
-        // It takes more memory than measuring does, and the far end may not give that. What was measured still holds.
-        // Fewer in flight would not help: they are no more than fit into a few megabytes, or one of each queue pair.
+        // Comparing takes more memory than measuring, and the remote end may refuse it. The measurement remains valid.
+        // Fewer operations in flight would not help: they already are no more than fit into a few megabytes, or one of
+        // each queue pair.
         Err(perf::PerfError::Refused { reason, .. }) if reason.contains("of memory") => {
             console::line(&format!("rnic: nothing was compared: {reason}"));
             Ok((measured, None))
@@ -68,8 +71,8 @@ fn rounds(nic: &mut Nic, far: SocketAddr, args: &PerfArgs) -> Result<(PerfReport
     }
 }
 
-/// How many operations of each queue pair to compare, after so many a second were measured: what a slow path takes in a
-/// moment, or else as many as are enough.
+/// Returns the number of operations of each queue pair to compare, given the measured operations per second: as many as
+/// a slow path moves in a short time, but no more than suffice.
 fn compared_count(config: &PerfConfig, ops_per_s: f64) -> u64 {
     let bytes = u64::from(config.operation_bytes().max(1));
     let fitting = (COMPARED_BYTES / bytes).min(COMPARED_MAX);
@@ -77,7 +80,8 @@ fn compared_count(config: &PerfConfig, ops_per_s: f64) -> u64 {
     (fitting.min(in_time) / u64::from(config.qps)).max(1)
 }
 
-/// Any port on all our addresses; on loopback, loopback.
+/// Returns a local address to bind to for the peer `far`: any port on all addresses, or on loopback when the peer is
+/// there.
 pub fn near_side_of(far: SocketAddr) -> SocketAddr {
     let ip = match far.ip() {
         IpAddr::V4(ip) if ip.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -123,7 +127,7 @@ fn config(args: &PerfArgs) -> PerfConfig {
     }
 }
 
-/// What the NIC had to tell, each once: a path may become narrow and wide again many times.
+/// Returns the notices of the NIC, each once: a path MTU may become too small and sufficient again many times.
 fn notices(nic: &mut Nic) -> Vec<Notice> {
     let mut notices = Vec::new();
     while let Some(notice) = nic.poll_notice() {
@@ -175,7 +179,7 @@ impl Outcome {
     }
 }
 
-/// What single flows did, as simulations tell it.
+/// Returns the statistics of single flows, in the format of simulations.
 fn flows_of(report: &PerfReport) -> Vec<FalconFlow> {
     let all: u64 = report.flows.iter().map(|flow| flow.packets).sum();
     let of = |flow: &FlowReport| {
@@ -185,14 +189,17 @@ fn flows_of(report: &PerfReport) -> Vec<FalconFlow> {
     report.flows.iter().map(of).collect()
 }
 
-/// Waiting for a slow link: more than transports have in flight, for what gets lost is up to `--loss`.
+/// Bytes that may wait for a slow link: more than transports have in flight, so that packet loss is decided by `--loss`
+/// alone.
 const RATE_QUEUE_BYTES: u64 = 16 << 20;
-/// What is compared after a measurement, in bytes and in operations, on all queue pairs: some milliseconds of work.
+/// Limits of the comparison after a measurement, in bytes and in operations, on all queue pairs: some milliseconds of
+/// work.
 const COMPARED_BYTES: u64 = 32 << 20;
 const COMPARED_MAX: u64 = 1_000;
-/// And in time: over a path on which windows stay small, all of that would take many times what was measured.
+/// Time limit of the comparison: over a path on which windows stay small, that many operations would take many times as
+/// long as the measurement.
 const COMPARED_FOR: Duration = Duration::from_secs(1);
-/// How long to measure when nobody says.
+/// Default duration of a measurement.
 const DURATION: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

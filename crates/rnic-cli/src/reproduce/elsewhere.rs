@@ -1,4 +1,4 @@
-//! Runs on other machines: as lines of JSON, one a run, and lines of samples back.
+//! Executes runs on other machines: runs are sent as lines of JSON, one per run, and samples are returned as lines.
 
 use std::env;
 use std::fs::File;
@@ -13,10 +13,10 @@ use crate::args::ReproduceArgs;
 use crate::console;
 use crate::failure::Failure;
 
-/// Runs every line of standard input and writes its sample to standard output.
+/// Executes the run on each line of standard input and writes its sample to standard output.
 ///
 /// # Errors
-/// A line that is no run, or one of another build.
+/// A line that is not a run, or a run of another build.
 pub fn work() -> Result<(), Failure> {
     for line in io::stdin().lock().lines() {
         let line = line.map_err(Failure::input)?;
@@ -31,7 +31,7 @@ pub fn work() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes those of `runs` that can be done elsewhere to a file, a line each, and says how many cannot.
+/// Writes those of `runs` that can be executed elsewhere to a file, one per line, and reports how many cannot.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -48,7 +48,7 @@ pub fn write(path: &Path, runs: &[&RunSpec]) -> Result<(), Failure> {
 /// Reads samples from a file.
 ///
 /// # Errors
-/// When it cannot be read, holds something else, or samples of another build.
+/// When it cannot be read, contains something else, or samples of another build.
 pub fn read(path: &Path, mut done: impl FnMut(Sample) -> Result<(), Failure>) -> Result<(), Failure> {
     let file = input::open(path).map_err(|error| Failure::file(path, error))?;
     let mut file = BufReader::new(file);
@@ -67,7 +67,7 @@ pub fn read(path: &Path, mut done: impl FnMut(Sample) -> Result<(), Failure>) ->
     Ok(())
 }
 
-/// Has `runs` done by the workers of a Dask cluster.
+/// Executes `runs` on the workers of a Dask cluster.
 ///
 /// # Errors
 /// When the cluster, or a run on it, fails.
@@ -87,7 +87,7 @@ pub fn on_dask(
         .spawn()
         .map_err(|error| Failure::Input(format!("python3: {error}")))?;
     let (input, lines) = (child.stdin.take(), lines(runs)?);
-    // It reads all before it writes, but nobody should have to rely on that.
+    // The process reads all its input before it writes; the thread avoids a deadlock if that changes.
     let feeder = thread::spawn(move || input.map_or(Ok(()), |mut input| input.write_all(lines.as_bytes())));
     let output = child.stdout.take().expect("standard output was asked to be a pipe");
     for line in BufReader::new(output).lines() {

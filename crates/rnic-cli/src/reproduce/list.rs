@@ -1,4 +1,4 @@
-//! What there is.
+//! Lists experiments and quantities.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ impl<'c> Entry<'c> {
     }
 }
 
-/// Every experiment with its rows.
+/// Prints every experiment with its rows.
 pub fn experiments(catalogue: &Catalogue, json: bool) {
     let entries: Vec<Entry<'_>> = catalogue.experiments.iter().map(Entry::of).collect();
     let row = |entry: &Entry<'_>| vec![entry.id.to_owned(), entry.rows.join(" "), entry.question.to_owned()];
@@ -33,7 +33,7 @@ pub fn experiments(catalogue: &Catalogue, json: bool) {
     console::result(&text, json.then(|| serde_json::json!({ "experiments": entries })).as_ref());
 }
 
-/// Every quantity.
+/// Prints every quantity.
 pub fn quantities(json: bool) {
     let text = table::explained(0, QUANTITIES.iter().map(|one| vec![one.name.into(), one.what.into()]).collect());
     let object = |one: &rnic_reproduce::quantity::Quantity| serde_json::json!({ "name": one.name, "what": one.what });

@@ -1,4 +1,4 @@
-//! How far the runs are.
+//! Progress of the runs.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -9,7 +9,7 @@ use rnic_reproduce::{RunSpec, Sample};
 
 use crate::console;
 
-/// A bar that knows how much work each run is.
+/// A progress bar that advances by the cost of each run.
 pub struct Bar {
     bar: ProgressBar,
     costs: BTreeMap<String, u64>,
@@ -17,7 +17,7 @@ pub struct Bar {
     done: usize,
 }
 
-/// The bar for the runs that are `left`, beside so many that were kept.
+/// Creates the bar for the runs that are `left`, and reports the number of runs that were `kept`.
 pub fn bar(left: &[&RunSpec], kept: usize) -> Bar {
     let costs: BTreeMap<String, u64> = left.iter().map(|run| (run.key.clone(), run.task.cost)).collect();
     if kept > 0 {
@@ -36,14 +36,14 @@ pub fn bar(left: &[&RunSpec], kept: usize) -> Bar {
 }
 
 impl Bar {
-    /// One more is done.
+    /// Records that one more run is complete.
     pub fn done(&mut self, sample: &Sample) {
         self.done += 1;
         self.bar.inc(self.costs.get(&sample.key).copied().unwrap_or(0));
         self.bar.set_message(format!("{} of {} runs", self.done, self.runs));
     }
 
-    /// All are.
+    /// Removes the bar after the last run.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

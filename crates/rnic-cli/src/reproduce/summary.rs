@@ -1,4 +1,4 @@
-//! Rows as a table.
+//! The rows of a report as a table.
 
 use rnic_reproduce::number::spread;
 use rnic_reproduce::{Row, Size, Verdict};
@@ -6,21 +6,21 @@ use serde::{Serialize, Serializer};
 
 use crate::table;
 
-/// What a command has found.
+/// Results of a command.
 #[derive(Serialize)]
 pub struct Outcome<'o> {
-    /// Which version.
+    /// Size of the experiments.
     #[serde(serialize_with = "size_name")]
     pub size: Size,
     /// The rows.
     pub rows: &'o [Row],
-    /// Runs that they stand on.
+    /// Number of runs on which the rows are based.
     pub runs: usize,
-    /// Where the command ran.
+    /// Machine on which the command ran.
     pub machine: &'o str,
-    /// How the rows' numbers came about; of what is measured, under what conditions.
+    /// Origins of the rows' numbers; for measured numbers, with the conditions of the measurement.
     pub origins: String,
-    /// Seconds that it took.
+    /// Duration of the command, in seconds.
     pub wall_s: f64,
 }
 
@@ -31,7 +31,7 @@ fn size_name<S: Serializer>(size: &Size, serializer: S) -> Result<S::Ok, S::Erro
     })
 }
 
-/// A table of rows for terminals, and what is to be said of single ones.
+/// Returns a table of rows for terminals, and notes on single rows.
 pub fn text(outcome: &Outcome<'_>) -> String {
     let cells = |row: &Row| {
         vec![

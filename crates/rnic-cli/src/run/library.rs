@@ -1,20 +1,20 @@
-//! Where our libraries are.
+//! Locates the project's libraries.
 
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// The folder with all of our libraries.
+/// The folder that contains all of the project's libraries.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Libraries {
     folder: PathBuf,
 }
 
 impl Libraries {
-    /// The first folder that has them: `RNIC_LIBRARY_DIR`, and those beside the command.
+    /// Returns the first folder that contains the libraries: `RNIC_LIBRARY_DIR`, or one near the command.
     ///
     /// # Errors
-    /// When none has, or the dynamic linker could not be told its name.
+    /// When no folder contains them, or the name of the folder cannot be passed to the dynamic linker.
     pub fn find() -> Result<Self, Failure> {
         let folders = candidates();
         let found = folders.iter().find(|folder| folder.join(VERBS).is_file());
@@ -37,34 +37,34 @@ impl Libraries {
         Ok(Self { folder })
     }
 
-    /// Those in `folder`, whether they are there or not.
+    /// Returns the libraries in `folder`, without checking that they exist.
     #[cfg(test)]
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
 
-    /// Where they are.
+    /// Returns the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The verbs library.
+    /// Returns the path of the verbs library.
     pub fn verbs(&self) -> PathBuf {
         self.folder.join(VERBS)
     }
 
-    /// The path shim.
+    /// Returns the path of the path shim.
     pub fn shim(&self) -> PathBuf {
         self.folder.join(SHIM)
     }
 }
 
-/// Where to look, best first.
+/// Returns the folders to search, the best first.
 fn candidates() -> Vec<PathBuf> {
     if let Some(named) = std::env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
         return vec![named.into()];
     }
-    // Links are followed: beside the command is where the command is, not where somebody has linked it.
+    // Resolves links: libraries are beside the command itself, not beside a link to it.
     let command = std::env::current_exe().and_then(|path| path.canonicalize()).unwrap_or_default();
     let beside = command.parent().unwrap_or(Path::new("."));
     let above = beside.parent().unwrap_or(beside);

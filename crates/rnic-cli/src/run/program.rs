@@ -1,4 +1,4 @@
-//! The program: where it is, and whether libraries can be put under it.
+//! Locates the program, and checks whether libraries can be loaded before its own.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,7 +12,7 @@ use object::{Endianness, elf};
 
 use crate::failure::Failure;
 
-/// The program that a shell would run by this name.
+/// Returns the program that a shell would run for this name.
 ///
 /// # Errors
 /// When there is none, or it may not be run.
@@ -38,13 +38,13 @@ fn is_executable(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o111 != 0)
 }
 
-/// Refuses programs under which the dynamic linker would not put our libraries, or would not say that it does not.
+/// Refuses programs for which the dynamic linker would not load the project's libraries, or would ignore them silently.
 ///
 /// # Errors
 /// When it is such a program.
 pub fn check(path: &Path) -> Result<(), Failure> {
     let refused = |reason: &str| Err(Failure::file(path, reason));
-    // What we may run but not read is left to the kernel.
+    // Programs that can be executed but not read are left to the kernel.
     let Ok(head) = read_head(path) else { return Ok(()) };
     if head.starts_with(b"#!") {
         return check_interpreter(path, &head);
@@ -65,14 +65,14 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// A script runs by its interpreter, which is what the linker sees.
+/// Checks the interpreter of a script, because the dynamic linker loads the interpreter.
 fn check_interpreter(path: &Path, head: &[u8]) -> Result<(), Failure> {
     let line = head[2..].split(|byte| *byte == b'\n').next().unwrap_or_default();
     let word = line.split(u8::is_ascii_whitespace).find(|word| !word.is_empty()).unwrap_or_default();
     let interpreter = Path::new(OsStr::from_bytes(word));
     match read_head(interpreter) {
         Err(error) => Err(Failure::file(path, format!("its interpreter {}: {error}", interpreter.display()))),
-        // An interpreter that is a script itself is rare; the kernel sorts that out.
+        // An interpreter that is itself a script is rare and left to the kernel.
         Ok(head) if head.starts_with(b"#!") => Ok(()),
         Ok(_) => check(interpreter),
     }
@@ -84,16 +84,16 @@ fn read_head(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// What kind of program it is to the dynamic linker.
+/// Type of a program, as the dynamic linker treats it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Kind {
-    /// Loaded by this interpreter.
+    /// Dynamically linked; loaded by this interpreter.
     Dynamic(String),
-    /// Loaded by nobody.
+    /// Statically linked; not loaded by the dynamic linker.
     Static,
-    /// Not for the processor that we are for.
+    /// Built for another processor architecture than this command.
     OtherMachine,
-    /// Not an ELF file, or not one that we understand.
+    /// Type for files that are not ELF, or that cannot be parsed.
     Unknown,
 }
 
@@ -109,7 +109,8 @@ fn kind(head: &[u8]) -> Kind {
     interpreter.map_or(Kind::Static, |path| Kind::Dynamic(String::from_utf8_lossy(path).into_owned()))
 }
 
-/// Whether running it changes rights, and so makes the dynamic linker careful.
+/// Returns whether running the program changes privileges, in which case the dynamic linker ignores preloaded
+/// libraries.
 fn is_privileged(path: &Path) -> bool {
     let (Ok(metadata), Ok(own)) = (path.metadata(), Path::new("/proc/self").metadata()) else { return false };
     let sets_user = metadata.mode() & 0o4000 != 0 && metadata.uid() != own.uid();
@@ -118,10 +119,10 @@ fn is_privileged(path: &Path) -> bool {
     sets_user || sets_group || has_capabilities
 }
 
-/// Program headers and the interpreter's name stand at the front of a file.
+/// Bytes read from the start of a file; they contain the program headers and the interpreter's name.
 const HEAD_BYTES: u64 = 64 << 10;
 
-/// What we are built for.
+/// Machine type for which this command is built.
 const MACHINE: elf::Machine = if cfg!(target_arch = "aarch64") { elf::EM_AARCH64 } else { elf::EM_X86_64 };
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A simulation's report as a page.
+//! A simulation's report as an HTML page.
 
 use rnic_fabric::{FlowRecord, Plan, Report};
 
@@ -7,20 +7,20 @@ use crate::chart::{Axis, Bar, BarChart, BarGroup, Facts, Figure, Hue, LineChart,
 use crate::machine::Machine;
 use crate::{flows, number};
 
-/// Where a report comes from.
+/// Source of a report.
 #[derive(Debug)]
 pub struct Source<'s> {
-    /// What ran.
+    /// Plan that ran.
     pub plan: &'s Plan,
-    /// The plan as it was read.
+    /// Text of the plan file.
     pub text: &'s str,
-    /// What repeats it.
+    /// Command that repeats the run.
     pub command: &'s str,
-    /// Where it ran.
+    /// Machine on which it ran.
     pub machine: &'s Machine,
 }
 
-/// The page.
+/// Returns the HTML page.
 pub fn page(source: &Source<'_>, report: &Report) -> String {
     let verdict = if report.violations.is_empty() { "every check passed" } else { "CHECKS FAILED" };
     let mut figures = Vec::new();
@@ -54,7 +54,7 @@ fn headline(report: &Report) -> String {
     )
 }
 
-/// Share of `values` (percent) at or below each of them.
+/// Returns the cumulative distribution of `values`: for each of them, the percentage that is at or below it.
 fn cumulative(mut values: Vec<f64>) -> Vec<(f64, f64)> {
     values.sort_unstable_by(f64::total_cmp);
     let count = values.len() as f64;
@@ -105,10 +105,11 @@ fn completion_times(plan: &Plan, report: &Report) -> Figure {
     }
 }
 
-/// Flows sorted by size and cut into this many equal parts.
+/// Number of equal parts into which the flows, sorted by size, are divided.
 const SIZE_CLASSES: usize = 20;
 
-/// Median and 99th percentile of slowdown for each class of flow sizes, at the largest size of the class.
+/// Returns the figure with the median and 99th percentile of slowdown for each class of flow sizes, drawn at the
+/// largest size of the class.
 fn by_size(report: &Report) -> Figure {
     let mut flows: Vec<(u64, f64)> = report.records.iter().map(|flow| (flow.bytes.max(1), flow.slowdown())).collect();
     flows.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));

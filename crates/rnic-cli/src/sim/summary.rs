@@ -1,10 +1,10 @@
-//! A simulation's report as people read it.
+//! A simulation's report as text for users.
 
 use rnic_fabric::{FalconFigures, Report};
 
 use crate::{flows, number, table};
 
-/// The summary that stands on the terminal.
+/// Returns the summary for the terminal.
 pub fn text(report: &Report) -> String {
     let mut text = format!("{} (simulated)\n", title(report));
     for (name, value) in facts(report) {
@@ -19,13 +19,13 @@ pub fn text(report: &Report) -> String {
     text
 }
 
-/// What ran.
+/// Returns the title: what was simulated.
 pub fn title(report: &Report) -> String {
     let name = if report.plan.is_empty() { "plan" } else { &report.plan };
     format!("{name}: {}, seed {}", report.transport, report.seed)
 }
 
-/// Names and values of what is one number.
+/// Returns the names and values of results that are single numbers.
 pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let count = number::grouped;
     let mut facts = vec![
@@ -65,7 +65,7 @@ pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// What there is to say of Falcon alone.
+/// Returns the results that only Falcon has.
 fn falcon(figures: &FalconFigures) -> [(&'static str, String); 3] {
     let count = number::grouped;
     let [push, request, data, resyncs] =
@@ -94,7 +94,7 @@ fn falcon(figures: &FalconFigures) -> [(&'static str, String); 3] {
     ]
 }
 
-/// Why payload and goodput may be far below what was sent, or asked for.
+/// Explains why payload and goodput may be far below the amount sent or requested.
 fn cut(report: &Report, at_us: f64) -> String {
     let unfinished = (report.flows_unfinished > 0).then(|| {
         format!("{} unfinished flows are left out of payload and goodput", number::grouped(report.flows_unfinished))
@@ -106,7 +106,7 @@ fn cut(report: &Report, at_us: f64) -> String {
     format!("the run ended at its limit of {} (run.limit): {}", number::micros(at_us), left_out.join("; "))
 }
 
-/// What users of a drive ask first.
+/// Returns the number of commands of a drive, and of commands per second (IOPS).
 fn operations(report: &Report, ops_per_s: f64) -> String {
     let done = number::grouped(report.messages);
     format!("{done} commands; {} a second (IOPS) from the warm-up to the end", number::grouped(ops_per_s as u64))
@@ -134,15 +134,15 @@ fn queues(report: &Report) -> String {
     format!("at most {} at one output, {mean} kB on average", number::size(report.queue_max_bytes))
 }
 
-/// Heads of [`spreads`].
+/// Column heads of [`spreads`].
 pub const SPREAD_HEADS: [&str; 5] = ["per flow", "average", "p50", "p99", "p99.9"];
 
-/// How slowdown, completion times and latencies are spread.
+/// Returns the distributions of slowdown, completion times and latencies.
 pub fn spreads(report: &Report) -> Vec<Vec<String>> {
     let us = number::micros;
     let slowdowns = [report.slowdown_avg, report.slowdown_p50, report.slowdown_p99];
     let times = [report.fct_avg_us, report.fct_p50_us, report.fct_p99_us];
-    // A flow that counts takes no less than its ideal time: without any there is nothing to tell.
+    // A counted flow never takes less than its ideal time, so an average of zero means that no flow was counted.
     let mut rows = if report.slowdown_avg == 0.0 {
         Vec::new()
     } else {
@@ -163,7 +163,7 @@ pub fn spreads(report: &Report) -> Vec<Vec<String>> {
     rows
 }
 
-/// What flows did, where Falcon's connections have several.
+/// Returns the statistics of flows, when Falcon's connections have several.
 pub fn flows(report: &Report) -> Vec<Vec<String>> {
     report.falcon.as_ref().map_or_else(Vec::new, |figures| flows::rows(&figures.flows))
 }

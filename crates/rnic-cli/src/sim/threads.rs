@@ -1,6 +1,7 @@
 //! Threads for the parts of a simulated network.
 //!
-//! Rayon's: its workers look around for a while before they sleep, and from window to window there is little time.
+//! Uses Rayon: its workers poll for a while before they sleep, and the time from one simulation window to the next is
+//! short.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +12,7 @@ use rnic_fabric::{Progress, Report, Simulation};
 
 use crate::failure::Failure;
 
-/// The threads of the pool in which it is asked.
+/// The threads of the Rayon pool in which it is called.
 struct Pool;
 
 impl Crew for Pool {
@@ -20,10 +21,10 @@ impl Crew for Pool {
     }
 }
 
-/// Runs `simulation` to the end, with a thread for each of its parts.
+/// Runs `simulation` to the end, with one thread for each of its parts.
 ///
 /// # Errors
-/// When the system gives no threads.
+/// When the system cannot create the threads.
 pub fn run(
     simulation: &mut Simulation,
     progress: &mut (dyn FnMut(&Progress) -> ControlFlow<()> + Send),

@@ -1,9 +1,9 @@
-//! The endpoint for scrapers: the few words of HTTP/1.1 (RFC 9112) that one GET of one page takes.
+//! HTTP endpoint for metrics scrapers: the part of HTTP/1.1 (RFC 9112) that a GET of one page needs.
 //!
-//! Why not a crate: what is asked for is one page, and every bound is visible here. Whoever can reach the address may
-//! be hostile. So each client has a thread of its own and one deadline for everything that it says; so many are served
-//! at a time; and when one more comes, the one that has been there longest has to go. Somebody who says nothing, or
-//! says it slowly, holds a place until the deadline and delays nobody else.
+//! No HTTP crate is used because only one page is served, and so that every limit is visible here. Clients that can
+//! reach the address may be hostile. So each client has a thread of its own and one deadline for everything that it
+//! sends; the number of clients is bounded; and when a further one connects, the oldest connection is closed. A client
+//! that sends nothing, or sends slowly, occupies a slot until the deadline and delays no other client.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::console;
 use crate::failure::Failure;
 
-/// Answers scrapers at `bind` with what `metrics` gives, which is asked by one client at a time.
+/// Serves the result of `metrics` to scrapers at `bind`; `metrics` is called for one client at a time.
 ///
 /// # Errors
 /// When the address cannot be used.
@@ -26,7 +26,7 @@ pub fn serve(bind: SocketAddr, metrics: impl Fn() -> Result<String, Failure> + S
     console::line(&format!("metrics at http://{address}/metrics; end with ctrl-c"));
     let (clients, metrics) = (Clients::default(), Arc::new(Mutex::new(metrics)));
     for client in listener.incoming() {
-        // Out of descriptors or threads, most likely: not for ever.
+        // Probably out of descriptors or threads, which is temporary.
         if client.and_then(|client| clients.serve(client, &metrics)).is_err() {
             thread::sleep(PAUSE);
         }
@@ -34,12 +34,12 @@ pub fn serve(bind: SocketAddr, metrics: impl Fn() -> Result<String, Failure> + S
     Ok(())
 }
 
-/// Those that are served now, oldest first.
+/// Clients that are being served, oldest first.
 #[derive(Clone, Default)]
 struct Clients(Arc<Mutex<VecDeque<Arc<TcpStream>>>>);
 
 impl Clients {
-    /// Serves a client, from a thread of its own.
+    /// Serves a client on a thread of its own.
     fn serve<F>(&self, client: TcpStream, metrics: &Arc<Mutex<F>>) -> io::Result<()>
     where
         F: Fn() -> Result<String, Failure> + Send + 'static,
@@ -49,7 +49,7 @@ impl Clients {
         let (clients, served, metrics) = (self.clone(), Arc::clone(&client), Arc::clone(metrics));
         let serve = move || {
             let page = || metrics.lock().unwrap_or_else(PoisonError::into_inner)();
-            // A client that goes away, or has to, is its own affair.
+            // A client that disconnects, or is disconnected, is no error.
             let _ = answer(&served, page);
             clients.leave(&served);
         };
@@ -65,7 +65,7 @@ impl Clients {
         if all.len() >= CLIENTS_MAX
             && let Some(oldest) = all.pop_front()
         {
-            // Its thread finds the connection over.
+            // The thread of that client then finds its connection closed.
             let _ = oldest.shutdown(Shutdown::Both);
         }
         all.push_back(client);
@@ -87,7 +87,7 @@ fn answer(client: &TcpStream, metrics: impl Fn() -> Result<String, Failure>) -> 
         Request::Malformed => reply("400 Bad Request", "this is not a request\n"),
     };
     write_all(client, reply.as_bytes())?;
-    // What is closed with bytes unread is reset, and the reply may be lost with it.
+    // A connection that is closed with unread bytes is reset, and the reply may be lost with it.
     client.shutdown(Shutdown::Write)?;
     read_rest(client)
 }
@@ -98,7 +98,7 @@ fn reply(status: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
 }
 
-/// What is asked for.
+/// A parsed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Request {
     Metrics,
@@ -107,7 +107,7 @@ enum Request {
     Malformed,
 }
 
-/// Reads to the end of the head: closing before that could make the reply get lost.
+/// Reads to the end of the request head: closing the connection before that could lose the reply.
 fn read_request(mut client: &TcpStream) -> io::Result<Request> {
     let deadline = Deadline::new();
     let mut head = Vec::new();
@@ -125,7 +125,7 @@ fn read_request(mut client: &TcpStream) -> io::Result<Request> {
     Ok(parse(&head))
 }
 
-/// Writes everything, within the time that a client has.
+/// Writes all bytes, within the time that a client has.
 fn write_all(mut client: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     let deadline = Deadline::new();
     while !bytes.is_empty() {
@@ -138,7 +138,7 @@ fn write_all(mut client: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads what else a client says, and throws it away: so much, and for so long.
+/// Reads and discards further input of a client, up to a limit of bytes and time.
 fn read_rest(mut client: &TcpStream) -> io::Result<()> {
     let (deadline, mut part, mut count) = (Deadline::new(), [0; 1024], 0);
     loop {
@@ -151,7 +151,7 @@ fn read_rest(mut client: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// The end of the time that a client has for one thing, however it uses it.
+/// Deadline for one step of a client, however many reads or writes it takes.
 struct Deadline(Instant);
 
 impl Deadline {
@@ -180,16 +180,16 @@ fn parse(head: &[u8]) -> Request {
     }
 }
 
-/// Clients at a time: more scrapers than anybody has. A scraper that is done in a few milliseconds is sent away only if
-/// so many others come meanwhile.
+/// Maximum number of clients at a time, more than any installation has scrapers. A scraper that finishes in a few
+/// milliseconds is disconnected only if that many others connect meanwhile.
 const CLIENTS_MAX: usize = 128;
-/// A thread reads a few kilobytes and puts a page together.
+/// Stack of a client's thread, in bytes: it reads a few kilobytes and formats a page.
 const STACK_BYTES: usize = 512 << 10;
-/// Scrapers ask with a few hundred bytes.
+/// Maximum size of a request head, in bytes: scrapers send a few hundred.
 const HEAD_BYTES_MAX: usize = 8 << 10;
-/// What is thrown away of somebody who says more.
+/// Bytes of further input that are read and discarded before the connection is closed.
 const REST_BYTES_MAX: usize = 64 << 10;
-/// How long a client may take to ask, and again to read its page: a scraper does both at once.
+/// Time that a client has to send its request, and again to read its page: a scraper does both immediately.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 

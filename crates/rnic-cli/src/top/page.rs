@@ -1,11 +1,11 @@
-//! Snapshots as tables.
+//! Snapshots formatted as tables.
 
 use rnic_host::observe::{DeviceCounters, FlowSnapshot, QueuePairSnapshot, Snapshot};
 
 use crate::table::Fit;
 use crate::{fit, number, table};
 
-/// What happened between two looks, a second; in lines of at most `columns`.
+/// Formats the rates per second between two snapshots, in lines of at most `columns`.
 pub fn rates(before: &[Snapshot], now: &[Snapshot], pairs_max: usize, columns: usize) -> String {
     if now.is_empty() {
         return fit::lines(NOBODY, columns);
@@ -41,7 +41,7 @@ pub fn rates(before: &[Snapshot], now: &[Snapshot], pairs_max: usize, columns: u
     text
 }
 
-/// Says which columns the table above it has not.
+/// Lists the columns that the table above omits.
 fn without(gone: Vec<&str>, columns: usize) -> String {
     let Some((first, others)) = gone.split_first() else { return String::new() };
     let head = format!("too narrow for: {first}");
@@ -49,7 +49,7 @@ fn without(gone: Vec<&str>, columns: usize) -> String {
     fit::list(&parts, columns)
 }
 
-/// What has been counted so far, for each device.
+/// Formats the totals of the counters, for each device.
 pub fn totals(now: &[Snapshot], columns: usize) -> String {
     if now.is_empty() {
         return fit::lines(NOBODY, columns);
@@ -89,14 +89,14 @@ fn device_row(before: Option<&Snapshot>, now: &Snapshot) -> Vec<String> {
     ]
 }
 
-/// Program and process; and which of its devices, if not the first.
+/// Returns the name and id of the process; and the number of its device, if it is not the first.
 fn process(snapshot: &Snapshot) -> String {
     let Snapshot { program, pid, context, .. } = snapshot;
     let program = fit::printable(program);
     if *context == 0 { format!("{program} ({pid})") } else { format!("{program} ({pid}/{context})") }
 }
 
-/// For each process: what its device is, and what is bad on purpose.
+/// Describes for each process its device, and the impairments that are configured on purpose.
 fn natures(now: &[Snapshot], columns: usize) -> String {
     let line = |snapshot: &Snapshot| {
         let Snapshot { device, transport, wire, impairment, counters, .. } = snapshot;
@@ -114,7 +114,7 @@ fn natures(now: &[Snapshot], columns: usize) -> String {
     now.iter().map(line).collect()
 }
 
-/// A queue pair and its flows, and how much it does.
+/// Table rows of a queue pair and its flows, and its weight: how active it is.
 struct PairRows {
     weight: u64,
     row: Vec<String>,
@@ -126,7 +126,8 @@ fn pair_rows(before: Option<&Snapshot>, now: &Snapshot, pair: &QueuePairSnapshot
     let seconds = seconds_between(before, now);
     let sent = |of: &QueuePairSnapshot| of.packets_sent + of.packets_retransmitted;
     let (sent_before, received_before) = old.map_or((0, 0), |old| (sent(old), old.packets_received));
-    // On a shared machine everybody's packets come from the port of RoCEv2; the number says more.
+    // On a shared machine all packets have the port of RoCEv2, so the port is omitted; the QP number identifies the
+    // peer.
     let address = pair.peer.strip_suffix(":4791").unwrap_or(&pair.peer);
     let peer = if address.is_empty() { "-".to_owned() } else { format!("{address} {:#x}", pair.peer_number) };
     let window = pair.window_packets.map_or_else(String::new, |window| format!(" / {window}"));
@@ -166,7 +167,7 @@ fn flow_row(pair: String, index: usize, old: Option<&FlowSnapshot>, flow: &FlowS
     ]
 }
 
-/// The device's own clock says how far two looks are apart.
+/// Returns the seconds between two snapshots, from the device's own clock.
 fn seconds_between(before: Option<&Snapshot>, now: &Snapshot) -> f64 {
     let since = before.map_or(0, |before| before.uptime_us);
     now.uptime_us.saturating_sub(since) as f64 / 1e6
@@ -176,7 +177,8 @@ fn rate(before: u64, now: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { now.saturating_sub(before) as f64 / seconds } else { 0.0 }
 }
 
-/// What goes first in a narrow terminal: first what is rarely other than zero, then what other columns tell too.
+/// Device table, with the order in which columns are omitted in a narrow terminal: first those that are rarely other
+/// than zero, then those that repeat what other columns show.
 const DEVICES: Fit<'_> = Fit {
     heads: &[
         "process",

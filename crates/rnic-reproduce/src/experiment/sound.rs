@@ -1,4 +1,4 @@
-//! What must hold of an experiment file beside its form: names that exist, shapes that can be computed.
+//! Semantic checks of an experiment file: names must exist, and values must be computable.
 
 use rnic_fabric::Report;
 use rnic_trials::Trial;
@@ -6,11 +6,11 @@ use rnic_trials::Trial;
 use super::{At, Axis, Check, Experiment, Measure, Plot, PlotKind, Sweep, Value};
 use crate::label::label_of;
 
-/// What is wrong: the key and the complaint.
+/// A problem: the key and its description.
 pub(crate) type Complaint = (String, String);
 
 impl Experiment {
-    /// Whether everything that is named exists and every check can be computed.
+    /// Checks that everything that is named exists and that every check can be computed.
     pub(crate) fn check_sound(&self) -> Result<(), Complaint> {
         if self.needs_runs() {
             self.check_runs()?;
@@ -45,7 +45,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Whether anything of it must be run.
+    /// Returns whether the experiment needs any runs.
     pub fn needs_runs(&self) -> bool {
         let is_read_off = |measure: &Measure| measure.quantity.is_none();
         self.measure.iter().any(is_read_off) || self.plot.iter().any(|plot| plot.kind == PlotKind::Cdf)
@@ -152,7 +152,8 @@ impl Experiment {
         self.check_place(place, &[axis.to_owned()]).map_err(|(key, what)| at(&key, what))
     }
 
-    /// Every axis must be held at a value or gone over; where axes go one at a time, those not named are not moved.
+    /// Checks that every axis is held at a value by `at` or iterated by `over`; when axes are varied one at a time, the
+    /// axes not named keep the plan's value.
     fn check_place(&self, at: &At, over: &[String]) -> Result<(), Complaint> {
         for (axis, label) in at {
             self.known_value(axis, label).map_err(|what| ("at".to_owned(), what))?;
@@ -242,7 +243,8 @@ impl Experiment {
     }
 }
 
-/// A run gives numbers of its report, and code gives quantities; an experiment has one or the other.
+/// Checks a measure: runs provide numbers of their report, and code provides quantities; an experiment has one or the
+/// other.
 fn check_measure(measure: &Measure, needs_runs: bool, numbers: (&str, &[String])) -> Result<(), Complaint> {
     let is_timed = measure.between.is_some() || measure.relative_to.is_some();
     match (&measure.field, &measure.quantity) {
@@ -269,8 +271,8 @@ fn check_measure(measure: &Measure, needs_runs: bool, numbers: (&str, &[String])
     }
 }
 
-/// Whether a report, or what else the `source` is, can have the number called `path`; if not, says what is called most
-/// like it.
+/// Checks that a report, or another `source`, can have the number called `path`; the error names the most similar
+/// numbers.
 fn known_number(path: &str, (source, numbers): (&str, &[String])) -> Result<(), String> {
     if numbers.iter().any(|number| number == path) {
         return Ok(());
@@ -321,9 +323,9 @@ fn names(names: &[&str]) -> String {
     names.join(", ")
 }
 
-/// What is kept whole of a run, for distributions.
+/// Values of a run that are kept completely, for distributions.
 pub(crate) const DISTRIBUTIONS: [&str; 3] = ["fct_us", "slowdown", "single_packet_fct_us"];
-/// Fewer show no spread.
+/// Minimum number of seeds: fewer show no spread.
 const SEEDS_MIN: usize = 3;
-/// So many names that could have been meant fit into a line.
+/// Maximum number of similar names in an error message, so that it fits into a line.
 const NEAREST: usize = 4;

@@ -1,15 +1,15 @@
-//! A stretch of simulated time.
+//! An interval of simulated time.
 
 use rnic_base::Duration;
 use serde::Deserialize;
 
-/// From when until when: `["10ms", "20ms"]`.
+/// An interval of simulated time, from start to end: `["10ms", "20ms"]`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(try_from = "[String; 2]")]
 pub struct Span {
-    /// Since the beginning of the run.
+    /// Start, since the beginning of the run.
     pub from: Duration,
-    /// The same; after `from`.
+    /// End, since the beginning of the run; after `from`.
     pub until: Duration,
 }
 

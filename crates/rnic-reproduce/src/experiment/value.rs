@@ -1,90 +1,92 @@
-//! What a check computes: one of a few shapes.
+//! The value that a check computes, in one of a few shapes.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// Values of the other axes: axis to label.
+/// Fixed values of axes: axis name to label.
 pub type At = BTreeMap<String, String>;
 
-/// What a check computes.
+/// The value that a check computes.
 ///
-/// Everything is computed seed by seed, with both variants of a ratio under the same seed; the verdict is on the mean.
-/// Where a shape has several `measures` or goes `over` axes, `take` says which of the values stands: that whose mean
-/// over the seeds is the least or the largest.
+/// Every value is computed for each seed, with both variants of a ratio under the same seed; the verdict is on the
+/// mean. When a shape has several `measures` or iterates `over` axes, `take` selects one of the values: the one whose
+/// mean over the seeds is the least or the largest.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Value {
     /// A measure of a variant.
     Measure(Single),
-    /// The measure of one variant by that of another.
+    /// The measure of one variant divided by that of another.
     Ratio(Pair),
-    /// By how many percent the measure of one variant is above that of another.
+    /// Percentage by which the measure of one variant exceeds that of another.
     Percent(Pair),
-    /// How a measure changes from one place to another, `to_at` to `at`, by how that of another variant does: above 1
-    /// it falls by less, or rises by more.
+    /// The change of a measure from one point of the axes to another, `to_at` to `at`, divided by the change for
+    /// another variant: above 1 it falls by less, or rises by more.
     Change(Pair),
     /// Variants in ascending order of a measure: the least ratio of one to the one before. In order: 1 and above.
     Order {
-        /// Of this.
+        /// Name of the measure.
         measure: String,
-        /// The one with the least first.
+        /// Variants, in the expected order: the one with the least value first.
         variants: Vec<String>,
-        /// Where on the axes.
+        /// Fixed values of axes.
         #[serde(default)]
         at: At,
-        /// Over all values of these axes: the least of all.
+        /// Axes of which all values are evaluated; the least result applies.
         #[serde(default)]
         over: Vec<String>,
     },
-    /// Where on an axis a measure has fallen by a share of its first value; interpolated; infinite if it never does.
+    /// The point of an axis at which a measure has fallen by a fraction of its first value; interpolated; infinite if
+    /// it never does.
     Knee {
-        /// Of this.
+        /// Name of the measure.
         measure: String,
-        /// Of which variant.
+        /// Name of the variant.
         of: String,
-        /// Along this axis.
+        /// Axis along which the point is searched.
         axis: String,
-        /// The share: 0.1 is a tenth.
+        /// Fraction of the first value: 0.1 is a tenth.
         drop: f64,
-        /// Where on the other axes.
+        /// Fixed values of the other axes.
         #[serde(default)]
         at: At,
     },
-    /// Where on an axis a measure of one variant falls below that of another; interpolated; infinite if it never does.
+    /// The point of an axis at which a measure of one variant falls below that of another; interpolated; infinite if it
+    /// never does.
     Crossing {
-        /// Of this.
+        /// Name of the measure.
         measure: String,
         /// The variant that falls below.
         of: String,
         /// The variant below which it falls.
         to: String,
-        /// Along this axis.
+        /// Axis along which the point is searched.
         axis: String,
-        /// Where on the other axes.
+        /// Fixed values of the other axes.
         #[serde(default)]
         at: At,
     },
-    /// How a measure, or its ratio to another variant's, goes along an axis: 1 always up, -1 always down (Kendall's
-    /// tau).
+    /// The trend of a measure, or of its ratio to another variant's, along an axis: 1 always up, -1 always down
+    /// (Kendall's tau).
     Trend {
-        /// Of this.
+        /// Name of the measure.
         measure: String,
-        /// Of which variant.
+        /// Name of the variant.
         of: String,
-        /// By which.
+        /// Variant by whose measure it is divided, if any.
         to: Option<String>,
-        /// Along this axis.
+        /// Axis along which the trend is computed.
         axis: String,
-        /// Where on the other axes.
+        /// Fixed values of the other axes.
         #[serde(default)]
         at: At,
     },
     /// A number that the code computes, without a run.
     Quantity {
-        /// Its name; `rnic reproduce --quantities` lists them.
+        /// Name of the quantity; `rnic reproduce --quantities` lists them.
         name: String,
-        /// Its arguments.
+        /// Arguments of the quantity.
         #[serde(default)]
         with: BTreeMap<String, toml::Value>,
     },
@@ -94,17 +96,17 @@ pub enum Value {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Single {
-    /// Which measures.
+    /// Names of the measures.
     pub measures: Vec<String>,
-    /// Of which variant.
+    /// Name of the variant.
     pub of: String,
-    /// Where on the axes.
+    /// Fixed values of axes.
     #[serde(default)]
     pub at: At,
-    /// Over all values of these axes.
+    /// Axes of which all values are evaluated.
     #[serde(default)]
     pub over: Vec<String>,
-    /// Which of several values.
+    /// Selection from several values.
     pub take: Option<Take>,
 }
 
@@ -112,26 +114,26 @@ pub struct Single {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pair {
-    /// Which measures.
+    /// Names of the measures.
     pub measures: Vec<String>,
-    /// Above the line.
+    /// Variant in the numerator.
     pub of: String,
-    /// Below the line.
+    /// Variant in the denominator.
     pub to: String,
-    /// Where on the axes.
+    /// Fixed values of axes.
     #[serde(default)]
     pub at: At,
-    /// Where the lower variant is, on the axes on which it is elsewhere.
+    /// Values of axes for the denominator variant, where they differ from the numerator's.
     #[serde(default)]
     pub to_at: At,
-    /// Over all values of these axes.
+    /// Axes of which all values are evaluated.
     #[serde(default)]
     pub over: Vec<String>,
-    /// Which of several values.
+    /// Selection from several values.
     pub take: Option<Take>,
 }
 
-/// Which of several values stands.
+/// Selection from several values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Take {
@@ -141,6 +143,6 @@ pub enum Take {
     Max,
     /// The mean of all.
     Mean,
-    /// The largest by the least: 1 when nothing changes.
+    /// The largest divided by the least: 1 when nothing changes.
     Spread,
 }

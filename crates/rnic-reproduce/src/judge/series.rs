@@ -1,4 +1,4 @@
-//! Numbers that a run has slice by slice.
+//! Series: numbers that a run has for each time slice.
 
 use crate::experiment::{Measure, Span};
 use crate::run::Sample;
@@ -6,14 +6,14 @@ use crate::run::Sample;
 /// A series of a report.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Series {
-    /// Microseconds that a slice takes.
+    /// Length of a slice, in microseconds.
     pub(crate) slice_us: f64,
-    /// A number for each slice.
+    /// One number for each slice.
     pub(crate) values: Vec<f64>,
 }
 
 impl Series {
-    /// The one called `path`, if the run has it.
+    /// Returns the series called `path`, if the run has it.
     pub(crate) fn of(sample: &Sample, path: &str) -> Result<Self, String> {
         let missing = || format!("its report has no series `{path}`: give the plan a `run.slice`, and name a host");
         let found = |path: &str| path.split('.').try_fold(&sample.report, |value, part| value.get(part));
@@ -22,10 +22,10 @@ impl Series {
         Ok(Self { slice_us, values: values.iter().filter_map(serde_json::Value::as_f64).collect() })
     }
 
-    /// The mean of the slices that lie in `span`, or of all.
+    /// Returns the mean of the slices that lie in `span`, or of all.
     fn mean(&self, span: Option<Span>) -> Result<f64, String> {
         let Some(span) = span else { return mean(&self.values).ok_or_else(|| "no slice was whole".to_owned()) };
-        // A slice that begins where the span does is in it, whatever the last digit of the quotient.
+        // Includes a slice that begins exactly where the span does, regardless of rounding in the quotient.
         let from = (span.from.as_us_f64() / self.slice_us - ROUNDING).ceil() as usize;
         let until = (span.until.as_us_f64() / self.slice_us + ROUNDING).floor() as usize;
         let there = self.values.get(from..until).and_then(mean);
@@ -33,7 +33,7 @@ impl Series {
     }
 }
 
-/// What `measure` makes of the series that it names.
+/// Computes `measure` from the series that it names.
 pub(super) fn read(sample: &Sample, path: &str, measure: &Measure) -> Result<f64, String> {
     let series = Series::of(sample, path)?;
     let value = series.mean(measure.between)?;

@@ -1,23 +1,23 @@
-//! The shapes of checks.
+//! Computes the shapes of checks.
 
 use super::{Samples, Stat, measured};
 use crate::experiment::{At, Pair, Take, Value};
 use crate::quantity;
 use crate::work::{Layout, Place};
 
-/// A number for each seed, and where it was found.
+/// A number for each seed, and the description of the measure and point at which it was found.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Found {
     pub(super) values: Vec<f64>,
     pub(super) at: String,
 }
 
-/// Why there is no number.
+/// Reason why there is no number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Gap {
-    /// This size leaves out the values of axes that it needs.
+    /// This size leaves out values of axes that the check needs.
     Size(String),
-    /// It should be there.
+    /// The number should exist; this is a failure.
     Failed(String),
 }
 
@@ -88,7 +88,7 @@ impl Desk<'_> {
         self.take(&pair.measures, &places, pair.take, find)
     }
 
-    /// `place`, but on the axes that `at` names at its values.
+    /// Returns `place` with the axes that `at` names moved to its values.
     fn elsewhere(&self, place: &Place, at: &At) -> Result<Place, Gap> {
         let mut place = place.clone();
         for (name, label) in at {
@@ -104,7 +104,7 @@ impl Desk<'_> {
         axes.iter().position(|axis| axis.name == name).ok_or_else(|| format!("there is no axis `{name}`"))
     }
 
-    /// The one that stands of the values that `find` gives for measures and places.
+    /// Returns the selected one of the values that `find` computes for measures and places.
     fn take(
         &self,
         measures: &[String],
@@ -122,7 +122,7 @@ impl Desk<'_> {
         pick(all, take).ok_or_else(|| Gap::Failed("there is nothing to choose from".to_owned()))
     }
 
-    /// Says which of several values it is, as far as that is not clear.
+    /// Describes which of several values it is, as far as that is ambiguous.
     fn name(&self, measures: &[String], places: &[Place], measure: &str, place: &Place) -> String {
         let label = |name: &str| {
             let measure = self.layout.selected.experiment.measure.iter().find(|measure| measure.name == name);
@@ -154,7 +154,7 @@ impl Desk<'_> {
         pick(all, Some(Take::Min)).ok_or_else(|| Gap::Failed("there is nothing to order".to_owned()))
     }
 
-    /// The measure along an axis: where each value stands, and for each seed what was measured there.
+    /// Returns the measure along an axis: the position of each value, and for each seed the measured numbers.
     fn along(&self, axis: &str, at: &At, find: impl Fn(&Place) -> Result<Vec<f64>, Gap>) -> Result<Line, Gap> {
         let index = self.axis(axis)?;
         let mut line = Line { x: Vec::new(), seeds: vec![Vec::new(); self.layout.seeds.len()] };
@@ -202,8 +202,8 @@ struct Line {
     seeds: Vec<Vec<f64>>,
 }
 
-/// The one of `all` whose mean is the least or the largest; or their mean or spread, seed by seed. If one is not a
-/// number, that one: nothing can be said about the rest then.
+/// Returns the one of `all` whose mean is the least or the largest; or, for each seed, their mean or spread. If one is
+/// not a number, returns that one, because no statement about the others is possible then.
 fn pick(all: Vec<Found>, take: Option<Take>) -> Option<Found> {
     if let Some(index) = all.iter().position(|found| found.values.iter().any(|value| value.is_nan())) {
         return all.into_iter().nth(index);
@@ -222,7 +222,8 @@ fn pick(all: Vec<Found>, take: Option<Take>) -> Option<Found> {
     }
 }
 
-/// Where a line has fallen by `drop` of its first value, between points by interpolation; infinite if it never does.
+/// Returns the position at which a line has fallen by `drop` of its first value, interpolated between points; infinite
+/// if it never does.
 fn knee(x: &[f64], values: &[f64], drop: f64) -> f64 {
     let Some(first) = values.first() else { return f64::NAN };
     let limit = first * (1.0 - drop);
@@ -231,7 +232,7 @@ fn knee(x: &[f64], values: &[f64], drop: f64) -> f64 {
     x[index - 1] + (x[index] - x[index - 1]) * (above - limit) / (above - below)
 }
 
-/// Where a line falls below zero, between points by interpolation; infinite if it never does.
+/// Returns the position at which a line falls below zero, interpolated between points; infinite if it never does.
 fn crossing(x: &[f64], values: &[f64]) -> f64 {
     match values.iter().position(|value| *value < 0.0) {
         None => f64::INFINITY,
@@ -243,7 +244,7 @@ fn crossing(x: &[f64], values: &[f64]) -> f64 {
     }
 }
 
-/// Kendall's tau-a: pairs in order less pairs out of order, by all pairs.
+/// Computes Kendall's tau-a: pairs in order minus pairs out of order, divided by all pairs.
 fn tau(x: &[f64], values: &[f64]) -> f64 {
     let (mut sum, mut pairs) = (0.0, 0.0);
     for later in 0..x.len() {

@@ -1,4 +1,4 @@
-//! What plots show: the numbers of an experiment, arranged in panels.
+//! Data of plots: the numbers of an experiment, arranged in panels.
 
 use crate::experiment::{Experiment, Plot, PlotKind};
 use crate::judge::series::Series;
@@ -9,26 +9,26 @@ use crate::work::{Layout, Place};
 /// One picture of a plot.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Panel {
-    /// Above it.
+    /// Title above the panel.
     pub(super) title: String,
-    /// Under its horizontal axis.
+    /// Title of the horizontal axis.
     pub(super) x_title: String,
-    /// One for each variant, in order; empty where there is nothing.
+    /// Curves, one for each variant, in order; empty for variants without data.
     pub(super) curves: Vec<Curve>,
-    /// Names of groups of bars, or of places on the horizontal axis.
+    /// Position and name of each group of bars, or of each tick on the horizontal axis.
     pub(super) points: Vec<(f64, String)>,
 }
 
 /// A variant's numbers.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Curve {
-    /// Its place in the legend, which decides what it looks like.
+    /// Index in the legend, which determines colour and mark.
     pub(super) slot: usize,
-    /// Where, and how much there.
+    /// Horizontal position, and the statistics of the value there.
     pub(super) points: Vec<(f64, Stat)>,
 }
 
-/// The variants that `plot` shows, by their place in the experiment.
+/// Returns the indices, in the experiment, of the variants that `plot` shows.
 pub(super) fn variants(experiment: &Experiment, plot: &Plot) -> Vec<usize> {
     let place = |name: &String| experiment.variant.iter().position(|variant| variant.name == *name);
     match &plot.variants {
@@ -37,7 +37,7 @@ pub(super) fn variants(experiment: &Experiment, plot: &Plot) -> Vec<usize> {
     }
 }
 
-/// The panels of `plot`.
+/// Returns the panels of `plot`.
 pub(super) fn panels(layout: &Layout<'_>, samples: &Samples, plot: &Plot) -> Vec<Panel> {
     let over: Vec<String> = plot.axis.iter().cloned().collect();
     let places = layout.places(&plot.at, &over);
@@ -100,7 +100,7 @@ fn number(
     Stat::of(&values).filter(|stat| stat.mean.is_finite())
 }
 
-/// Slice by slice, each where its middle is.
+/// Returns a panel of series over time, with each slice plotted at its middle.
 fn over_time(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, place: &Place) -> Panel {
     let experiment = layout.selected.experiment;
     let measure = experiment.measure.iter().find(|measure| measure.name == name);
@@ -114,7 +114,7 @@ fn over_time(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, pl
             Series::of(sample, field).ok()
         };
         let seeds: Vec<Series> = layout.seeds.iter().filter_map(of).collect();
-        // After the shortest one there is no mean over all.
+        // After the end of the shortest series there is no mean over all seeds.
         let slices = seeds.iter().map(|series| series.values.len()).min().unwrap_or(0);
         let at = |index: usize| {
             let values: Vec<f64> = seeds.iter().map(|series| series.values[index] * scale).collect();
@@ -129,14 +129,14 @@ fn over_time(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, pl
     Panel { title, x_title: "time (ms)".to_owned(), curves, points }
 }
 
-/// Labels of an axis that holds all of `times`.
+/// Returns tick labels for an axis that contains all of `times`.
 fn whole_milliseconds(times: &[f64]) -> Vec<(f64, String)> {
     let last = times.iter().copied().fold(0.0, f64::max);
     let step = (last / TIME_LABELS).ceil().max(1.0) as usize;
     (0..=last.ceil() as usize).step_by(step).map(|at| (at as f64, at.to_string())).collect()
 }
 
-/// Share of values at or below: at each share the mean over the seeds.
+/// Returns a cumulative distribution of flows: at each share, the mean over the seeds.
 fn distribution(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str, place: &Place) -> Panel {
     let experiment = layout.selected.experiment;
     let from = plot.from.unwrap_or(0.0);
@@ -166,7 +166,7 @@ fn distribution(layout: &Layout<'_>, samples: &Samples, plot: &Plot, name: &str,
     }
 }
 
-/// So many labels fit under a time axis.
+/// Maximum number of labels that fit under a time axis.
 const TIME_LABELS: f64 = 30.0;
-/// Beyond, a single flow decides.
+/// Largest plotted share: above it, the value depends on a single flow.
 const CDF_TO: f64 = 0.999_6;

@@ -8,7 +8,7 @@ use crate::experiment::{Plot, PlotKind, Scale};
 use crate::judge::Samples;
 use crate::work::Layout;
 
-/// The figure of `plot`.
+/// Returns the figure of `plot`.
 pub(super) fn figure(layout: &Layout<'_>, samples: &Samples, plot: &Plot) -> Markup {
     let experiment = layout.selected.experiment;
     let panels = panels(layout, samples, plot);
@@ -45,7 +45,7 @@ pub(super) fn figure(layout: &Layout<'_>, samples: &Samples, plot: &Plot) -> Mar
     }
 }
 
-/// What a variant looks like in the plot.
+/// Returns the legend key of a variant: its colour and mark in the plot.
 fn key(kind: PlotKind, slot: usize) -> Markup {
     let (red, green, blue) = COLOURS[slot % COLOURS.len()];
     let colour = format!("#{red:02x}{green:02x}{blue:02x}");
@@ -72,7 +72,7 @@ fn key(kind: PlotKind, slot: usize) -> Markup {
     }
 }
 
-/// Pixels of a panel that stands alone, of two, of three in a row.
+/// Width in pixels of a panel when one, two or three are in a row.
 const WIDE: u32 = 680;
 const HALF: u32 = 490;
 const THIRD: u32 = 325;

@@ -1,4 +1,4 @@
-//! The page.
+//! The HTML page of the report.
 
 use std::collections::BTreeSet;
 use std::slice::from_ref;
@@ -14,7 +14,7 @@ use crate::number::{seconds, short, with_unit};
 use crate::origin::Origin;
 use crate::work::{Layout, Size};
 
-/// The whole page.
+/// Returns the complete page.
 pub(super) fn page(report: &Report<'_>) -> String {
     let rows = report.rows();
     let all: Vec<&Row> = rows.iter().flatten().collect();
@@ -57,7 +57,7 @@ fn headline(rows: &[&Row]) -> String {
 }
 
 fn lead(report: &Report<'_>, rows: &[&Row]) -> Markup {
-    // What plots show counts, too.
+    // Includes the origins of the plotted numbers.
     let shown = report.work.layouts.iter().map(|layout| layout.selected.experiment.origin());
     let origins: BTreeSet<Origin> = rows.iter().map(|row| row.origin).chain(shown).collect();
     html! {
@@ -80,7 +80,7 @@ fn lead(report: &Report<'_>, rows: &[&Row]) -> Markup {
     }
 }
 
-/// How numbers come about, in full.
+/// Describes an origin in full.
 fn came_about(report: &Report<'_>, origin: Origin) -> Markup {
     match origin {
         Origin::Simulated => html! {
@@ -146,7 +146,7 @@ fn section(report: &Report<'_>, layout: &Layout<'_>, rows: &[Row]) -> Markup {
     }
 }
 
-/// Text in which what stands between backticks is code.
+/// Converts text in backticks to code elements.
 fn with_code(text: &str) -> Markup {
     html! {
         @for (index, part) in text.split('`').enumerate() {
@@ -191,7 +191,7 @@ fn found(row: &Row) -> Markup {
     }
 }
 
-/// The band as a bar, and where we are.
+/// Draws the band as a bar, with the value found as a mark.
 fn strip(stat: &Stat, band: Band) -> Markup {
     let ends = [band.min, band.max, Some(stat.mean), Some(stat.min), Some(stat.max)];
     let finite: Vec<f64> = ends.into_iter().flatten().filter(|end| end.is_finite()).collect();
@@ -286,7 +286,7 @@ fn anchor(id: &str) -> String {
     id.replace('/', "-")
 }
 
-/// The style sheet stands in the page: it needs nothing but itself.
+/// Style sheet, embedded so that the page is self-contained.
 const CSS: &str = include_str!("style.css");
-/// Width of the picture of a band.
+/// Width of the picture of a band, in pixels.
 const STRIP: f64 = 130.0;

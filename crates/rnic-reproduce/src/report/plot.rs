@@ -1,5 +1,5 @@
-//! Panels as SVG, by plotters. Where things stand on an axis is [`super::ticks`]' business: plotters gets places from
-//! 0 to 1, and draws a tick where it is told.
+//! Draws panels as SVG with plotters. Positions on an axis are computed by [`super::ticks`]: plotters receives
+//! positions from 0 to 1, and draws ticks only where requested.
 
 use std::error::Error;
 
@@ -12,7 +12,7 @@ use super::ticks::{Axis, thin};
 use crate::experiment::{Plot, PlotKind, Scale};
 use crate::number::short;
 
-/// Colours that people who see few of them can tell apart, dark enough for thin lines on white.
+/// Colours that colour-blind readers can tell apart, dark enough for thin lines on white.
 pub(super) const COLOURS: [(u8, u8, u8); 8] = [
     (0x00, 0x5f, 0xa3),
     (0xd9, 0x5f, 0x02),
@@ -23,14 +23,14 @@ pub(super) const COLOURS: [(u8, u8, u8); 8] = [
     (0x4d, 0x4d, 0x4d),
     (0x5a, 0xa5, 0xd6),
 ];
-/// Dashes of lines without marks: on and off, in pixels; none is a line without gaps.
+/// Dash patterns of lines without marks: on and off, in pixels; `None` is a solid line.
 pub(super) const DASHES: [Option<(u32, u32)>; 4] = [None, Some((7, 4)), Some((2, 3)), Some((12, 4))];
 
 type Cartesian = Cartesian2d<Places, Places>;
 type Chart<'c> = ChartContext<'c, SVGBackend<'c>, Cartesian>;
 type Drawn = Result<(), Box<dyn Error>>;
 
-/// `panel` as SVG.
+/// Draws `panel` as SVG.
 ///
 /// # Errors
 /// When plotters fails.
@@ -80,7 +80,7 @@ fn bars(svg: &mut String, panel: &Panel, plot: &Plot, width: u32) -> Drawn {
 fn lines(svg: &mut String, panel: &Panel, plot: &Plot, x_scale: Scale, width: u32) -> Drawn {
     let x = Axis::of_points(&panel.points, x_scale, f64::from(width - AXIS_WIDTH) * INNER);
     let y = value_axis(&panel.curves, plot.scale, plot.relative_to.is_none());
-    // The outermost marks need room.
+    // Leaves space for the outermost marks.
     let inset = |place: f64| (1.0 - INNER) / 2.0 + place * INNER;
     let x_ticks = x.ticks.iter().map(|(value, label)| (inset(x.place(*value)), label.clone())).collect();
     let frame = Frame { x_ticks, y_ticks: y.ticks.clone(), y: &y, x_title: &panel.x_title, has_grid: true };
@@ -128,11 +128,11 @@ fn distribution(svg: &mut String, panel: &Panel, plot: &Plot, width: u32) -> Dra
     Ok(())
 }
 
-/// What all panels have.
+/// Elements common to all panels.
 struct Frame<'f> {
-    /// Places and labels.
+    /// Positions and labels of the horizontal ticks.
     x_ticks: Vec<(f64, String)>,
-    /// Values and labels.
+    /// Values and labels of the vertical ticks.
     y_ticks: Vec<(f64, String)>,
     y: &'f Axis,
     x_title: &'f str,
@@ -176,7 +176,7 @@ impl Frame<'_> {
     }
 }
 
-/// An axis from 0 upwards, with its ticks where they were told to be.
+/// An axis from 0 upwards, with ticks at given positions.
 struct Places {
     to: f64,
     ticks: Vec<(f64, String)>,
@@ -206,7 +206,7 @@ impl ValueFormatter<f64> for Places {
     }
 }
 
-/// From the least to the largest over the seeds.
+/// Draws a whisker from the least to the largest value over the seeds.
 fn whisker(chart: &mut Chart<'_>, x: f64, from: f64, to: f64, colour: &RGBColor) -> Drawn {
     let cap = 0.008;
     for line in [[(x, from), (x, to)], [(x - cap, from), (x + cap, from)], [(x - cap, to), (x + cap, to)]] {
@@ -215,7 +215,7 @@ fn whisker(chart: &mut Chart<'_>, x: f64, from: f64, to: f64, colour: &RGBColor)
     Ok(())
 }
 
-/// A mark of its own for each variant, so that lines can be told apart without colour.
+/// Draws a different mark for each variant, so that lines can be told apart without colour.
 fn marks(chart: &mut Chart<'_>, slot: usize, places: &[(f64, f64)]) -> Drawn {
     let style = colour(slot).filled();
     for place in places.iter().copied() {
@@ -237,7 +237,7 @@ fn value_axis(curves: &[Curve], scale: Scale, from_zero: bool) -> Axis {
     Axis::of_values(stats.flat_map(|stat| [stat.min, stat.mean, stat.max]), scale, from_zero)
 }
 
-/// The colour of a place in the legend.
+/// Returns the colour of an index in the legend.
 pub(super) fn colour(slot: usize) -> RGBColor {
     let (red, green, blue) = COLOURS[slot % COLOURS.len()];
     RGBColor(red, green, blue)
@@ -251,14 +251,14 @@ const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
 const SOFT: RGBColor = RGBColor(0x50, 0x57, 0x60);
 const LINE: RGBColor = RGBColor(0xdc, 0xe0, 0xe5);
 const HEIGHT: u32 = 270;
-/// Pixels left of the plot, labels and margin.
+/// Width left of the plot for labels and margin, in pixels.
 const AXIS_WIDTH: u32 = 58;
-/// Share of the width that bars of a group take.
+/// Share of a group's width that its bars take.
 const BARS_SHARE: f64 = 0.78;
-/// A number above a bar needs so many pixels.
+/// Width that a number above a bar needs, in pixels.
 const NUMBER_WIDTH: f64 = 27.0;
-/// Share of the width between the first and the last place of lines.
+/// Share of the width between the first and the last position of lines.
 const INNER: f64 = 0.92;
-/// Numbers above the highest bar need room.
+/// Upper end of the vertical range, which leaves space for numbers above the highest bar.
 const ROOM_ABOVE: f64 = 1.06;
 const TICKS_MAX: usize = 100;

@@ -1,5 +1,5 @@
 //! The raw numbers in long form, for spreadsheets and notebooks: experiment, variant, point, seed, run, field, value,
-//! and how it came about.
+//! and origin.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use crate::judge::Samples;
 use crate::origin::Origin;
 use crate::work::Work;
 
-/// Why raw numbers could not be written.
+/// Reason why raw numbers could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum RawError {
-    /// As CSV.
+    /// Error of the CSV writer.
     #[error("cannot write the CSV file: {0}")]
     Csv(#[from] csv::Error),
-    /// As Parquet.
+    /// Error of the Parquet writer.
     #[error("cannot write the Parquet file: {0}")]
     Parquet(#[from] parquet::errors::ParquetError),
-    /// The file itself.
+    /// Error of the output.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
 
-/// A number of a run.
+/// One number of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct Line {
     experiment: String,
@@ -41,7 +41,7 @@ pub(super) struct Line {
     origin: Origin,
 }
 
-/// Every number of every run, in the order of experiments, variants, places and seeds.
+/// Returns every number of every run, in the order of experiments, variants, places and seeds.
 pub(super) fn lines(work: &Work<'_>, samples: &Samples) -> Vec<Line> {
     let mut lines = Vec::new();
     for layout in &work.layouts {
@@ -111,7 +111,7 @@ pub(super) fn write_parquet(lines: &[Line], output: impl Write + Send) -> Result
     Ok(())
 }
 
-/// Writes the next column of a group.
+/// Writes the next column of a row group.
 fn column<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, impl Write + Send>,
     lines: &[Line],
@@ -124,5 +124,5 @@ fn column<T: DataType>(
     Ok(())
 }
 
-/// Lines written together: some ten megabytes.
+/// Lines per row group: some ten megabytes.
 const ROW_GROUP: usize = 1 << 18;

@@ -51,7 +51,7 @@ fn found(row: &Row) -> String {
     format!("{mean} ({} to {}){mark}", short(stat.min), short(stat.max))
 }
 
-/// A bar would end the cell.
+/// Escapes bars, which would end the cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }

@@ -1,4 +1,4 @@
-//! An axis of a plot: values to places between 0 and 1, and where the ticks are.
+//! Axis of a plot: converts values to positions between 0 and 1, and places the ticks.
 
 use crate::experiment::Scale;
 use crate::number::short;
@@ -9,12 +9,12 @@ pub(super) struct Axis {
     from: f64,
     to: f64,
     scale: Scale,
-    /// Where ticks are, and what stands there; text that is empty leaves a line without a label.
+    /// Value and text of each tick; an empty text leaves a line without a label.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
 impl Axis {
-    /// An axis with round ticks that holds all of `values`, from zero when it is linear and `from_zero`.
+    /// Returns an axis with round ticks that contains all of `values`, from zero when it is linear and `from_zero`.
     pub(super) fn of_values(values: impl Iterator<Item = f64>, scale: Scale, from_zero: bool) -> Self {
         let finite: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         let is_log = scale == Scale::Log && finite.iter().all(|value| *value > 0.0) && !finite.is_empty();
@@ -27,7 +27,7 @@ impl Axis {
         }
     }
 
-    /// Linear, ending at round numbers.
+    /// Returns a linear axis that ends at round numbers.
     fn linear(least: f64, most: f64) -> Self {
         let step = round_step((most - least).max(most.abs() * 1e-6).max(1e-12) / TICKS);
         let (from, to) = ((least / step).floor() * step, (most / step * (1.0 - 1e-9)).ceil() * step);
@@ -41,7 +41,8 @@ impl Axis {
         Self { from, to, scale: Scale::Linear, ticks: (0..=count).map(label).collect() }
     }
 
-    /// Logarithmic: at 1, 2 and 5 of a decade where there are few decades.
+    /// Returns a logarithmic axis with ticks at powers of ten, or at 1, 2 and 5 of each decade when there are few
+    /// decades.
     fn decades(least: f64, most: f64) -> Self {
         let decades = (most / least).log10();
         let parts: &[f64] = match decades {
@@ -59,7 +60,8 @@ impl Axis {
         Self { from, to, scale: Scale::Log, ticks: ticks.collect() }
     }
 
-    /// An axis with a tick at each of `points`, in the order of their place; labels that would touch are left out.
+    /// Returns an axis with a tick at each of `points`, in the order of their position; labels that would overlap are
+    /// left out.
     pub(super) fn of_points(points: &[(f64, String)], scale: Scale, pixels: f64) -> Self {
         let least = points.iter().map(|(x, _)| *x).fold(f64::INFINITY, f64::min);
         let most = points.iter().map(|(x, _)| *x).fold(f64::NEG_INFINITY, f64::max);
@@ -71,7 +73,7 @@ impl Axis {
         axis
     }
 
-    /// Where `value` stands, 0 to 1 between the ends.
+    /// Returns the position of `value`, from 0 to 1 between the ends.
     pub(super) fn place(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Linear => (value - self.from) / (self.to - self.from),
@@ -79,13 +81,13 @@ impl Axis {
         }
     }
 
-    /// Its lower end.
+    /// Returns the lower end of the axis.
     pub(super) fn from(&self) -> f64 {
         self.from
     }
 }
 
-/// Empties labels that would touch the one before; places are 0 to 1 of so many pixels.
+/// Empties labels that would overlap the previous one; positions are from 0 to 1 over the given width in pixels.
 pub(super) fn thin<'l>(labels: impl Iterator<Item = (&'l mut String, f64)>, pixels: f64) {
     let mut free_from = f64::NEG_INFINITY;
     for (label, place) in labels {
@@ -102,16 +104,16 @@ fn plain(value: f64) -> String {
     if value >= 1.0 { format!("{value:.0}") } else { short(value).trim_end_matches('0').to_owned() }
 }
 
-/// 1, 2 or 5 times a power of ten, at least `least`.
+/// Returns the smallest of 1, 2 or 5 times a power of ten that is at least `least`.
 fn round_step(least: f64) -> f64 {
     let decade = 10f64.powf(least.log10().floor());
     let part = [1.0, 2.0, 5.0, 10.0].into_iter().find(|part| part * decade >= least * 0.999).unwrap_or(10.0);
     part * decade
 }
 
-/// About so many.
+/// Approximate number of ticks.
 const TICKS: f64 = 5.0;
-/// Pixels of a letter of a tick's label.
+/// Width of a letter of a tick's label, in pixels.
 const LETTER: f64 = 6.6;
 
 #[cfg(test)]
