@@ -1,8 +1,8 @@
-//! Unmodified RDMA programs on our library: which, how they are run, what counts as having worked.
+//! Runs unmodified RDMA programs on the OpenRNIC library: the programs, how they are run, and the criteria of success.
 //!
 //! The programs are those of the distribution. Each case is a server and a client (or one program that starts its own
-//! processes); both must end by themselves with exit code 0, and print what a case asks for. Where a program checks its
-//! own data, the case makes it do so.
+//! processes); both must exit by themselves with exit code 0, and print what a case requires. Where a program can check
+//! its own data, the case enables that check.
 
 mod catalogue;
 mod kill;

@@ -1,7 +1,9 @@
-//! A host's memory as the body sees it: blocks between guards in one registered region, everything else painted.
+//! Memory of a host as the test driver uses it: blocks between guards in one registered region, all other bytes
+//! painted.
 //!
-//! Every byte that belongs to nobody has a colour of its own. A block is checked to have it when it is handed out, and
-//! its guards when it is given back; so a write that goes astray, or comes late, shows, wherever it hits.
+//! Every byte outside of allocated blocks has a pattern (colour) of its own. A block is checked against this pattern
+//! when it is allocated, and its guards are checked when it is released; so a misplaced or delayed write is detected
+//! wherever it occurs.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,13 +12,13 @@ use rnic_base::RandomStream;
 
 use crate::pattern;
 
-/// A block of an arena.
+/// Identifier of a block of an arena.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct BlockId(u32);
 
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    /// Where the guard before it begins, and how many bytes there are with both guards.
+    /// Offset of the guard before the block, and the number of bytes including both guards.
     outer: (usize, usize),
     start: usize,
     len: usize,
@@ -26,9 +28,9 @@ struct Held {
 /// The memory of one host.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    /// The colour of what belongs to nobody.
+    /// Seed of the pattern of unallocated bytes.
     pub(crate) colour: u64,
-    /// Address and key of the first byte.
+    /// Address and key of the first byte of the arena.
     pub(crate) addr: u64,
     pub(crate) key: u32,
     free: BTreeMap<usize, usize>,
@@ -38,14 +40,14 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// The arena in `bytes`, which are painted.
+    /// Creates the arena in `bytes` and paints them.
     pub(crate) fn new(bytes: &mut [u8], colour: u64, (addr, key): (u64, u32)) -> Self {
         pattern::fill(bytes, colour, 0);
         let free = BTreeMap::from([(0, bytes.len())]);
         Self { colour, addr, key, free, blocks: Vec::new(), unused: Vec::new(), used: 0 }
     }
 
-    /// A block of `len` bytes, if there is room; its address is a multiple of `align`.
+    /// Allocates a block of `len` bytes, if there is space; its address is a multiple of `align`.
     pub(crate) fn allocate(&mut self, len: usize, align: usize, random: &mut RandomStream) -> Option<BlockId> {
         let (before, after) = (1 + random.below(GUARD_MAX) as usize, 1 + random.below(GUARD_MAX) as usize);
         let need = before + align - 1 + len + after;
@@ -65,7 +67,7 @@ impl Arena {
         Some(BlockId(id))
     }
 
-    /// Bytes in blocks and their guards.
+    /// Returns the number of bytes in blocks and their guards.
     pub(crate) fn used(&self) -> usize {
         self.used
     }
@@ -74,23 +76,23 @@ impl Arena {
         self.blocks[id.0 as usize].as_ref().expect("a block is used between allocation and release")
     }
 
-    /// Where the block's bytes are.
+    /// Returns the range of the block's bytes.
     pub(crate) fn range(&self, id: BlockId) -> Range<usize> {
         let held = self.held(id);
         held.start..held.start + held.len
     }
 
-    /// The block's address, as work requests name it.
+    /// Returns the block's address, as work requests specify it.
     pub(crate) fn addr_of(&self, id: BlockId) -> u64 {
         self.addr + self.held(id).start as u64
     }
 
-    /// Somebody else needs the block too.
+    /// Adds a user to the block.
     pub(crate) fn retain(&mut self, id: BlockId) {
         self.blocks[id.0 as usize].as_mut().expect("a block is used between allocation and release").users += 1;
     }
 
-    /// Nobody has written to the block or around it since it was given back last.
+    /// Checks that the block and its guards were not written since the last release.
     pub(crate) fn check_fresh(&self, id: BlockId, bytes: &[u8]) -> Result<(), String> {
         let (at, len) = self.held(id).outer;
         match pattern::first_difference(&bytes[at..at + len], self.colour, at as u64) {
@@ -99,7 +101,8 @@ impl Arena {
         }
     }
 
-    /// Gives the block back; when nobody else needs it, checks its guards and paints it, and answers that it is free.
+    /// Releases one use of the block; after the last one, checks its guards, paints it, and returns true: the block is
+    /// free.
     pub(crate) fn release(&mut self, id: BlockId, bytes: &mut [u8]) -> Result<bool, String> {
         let held = self.blocks[id.0 as usize].as_mut().expect("a block is used between allocation and release");
         held.users -= 1;
@@ -136,7 +139,7 @@ impl Arena {
         self.free.insert(at, len);
     }
 
-    /// At the end: every block was given back, and every byte is as it was painted.
+    /// Checks at the end of a run that every block was released, and that every byte is as it was painted.
     pub(crate) fn check_empty(&self, bytes: &[u8]) -> Result<(), String> {
         if self.used > 0 {
             return Err(format!("{} bytes of buffers are still held by {} blocks", self.used, self.held_count()));
@@ -152,7 +155,7 @@ impl Arena {
     }
 }
 
-/// Bytes of a guard, at most.
+/// Maximum size of a guard, in bytes.
 const GUARD_MAX: u64 = 48;
 
 #[cfg(test)]

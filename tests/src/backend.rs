@@ -1,4 +1,5 @@
-//! What the body needs of a network with NICs: verbs, memory, time. It does not know which network it is.
+//! The interface that the test driver requires of a network with NICs: verbs, memory, time. The driver does not depend
+//! on the type of network.
 
 mod engines;
 mod fabric;
@@ -15,113 +16,113 @@ pub use engines::Engines;
 pub use fabric::Fabric;
 pub use sockets::Sockets;
 
-/// Registered memory of a host, by number.
+/// Index of a registered memory region of a host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct RegionId(pub usize);
 
 /// Hosts with NICs, and the network between them. Hosts are numbered from zero.
 pub trait Backend {
-    /// Present time.
+    /// Returns the current time.
     fn now(&self) -> Time;
 
-    /// Lets time pass: about so much.
+    /// Advances time by about `span`.
     fn advance(&mut self, span: Duration);
 
-    /// From now on the network is a good one.
+    /// Disables all network faults from now on.
     fn end_faults(&mut self);
 
-    /// Without any progress for so long, something is stuck.
+    /// Returns the time without any progress after which a run is considered stuck.
     fn patience(&self) -> Duration;
 
-    /// The protection domain of everything at `host`.
+    /// Returns the protection domain of all objects at `host`.
     fn domain(&self, host: usize) -> PdId;
 
     /// Registers `len` bytes of memory at `host`.
     fn register(&mut self, host: usize, len: usize, access: Access) -> RegionId;
 
-    /// Address and key of a region.
+    /// Returns the address and key of a region.
     fn region(&self, host: usize, region: RegionId) -> (u64, u32);
 
-    /// The bytes of a region.
+    /// Returns the bytes of a region.
     fn bytes(&mut self, host: usize, region: RegionId) -> &mut [u8];
 
-    /// Takes a registration back, if no peer has done so. The bytes stay where they are, or go.
+    /// Deregisters a region, if no peer has invalidated it. The bytes may be kept or freed.
     fn deregister(&mut self, host: usize, region: RegionId);
 
-    /// Registers `len` bytes at `offset` of a region once more, under a key of their own.
+    /// Registers `len` bytes at `offset` of a region once more, under a separate key.
     fn register_part(&mut self, host: usize, region: RegionId, offset: usize, len: usize, access: Access) -> Key;
 
-    /// Takes the key of a part back, if no peer has done so.
+    /// Deregisters the key of a part, if no peer has invalidated it.
     fn deregister_part(&mut self, host: usize, key: Key);
 
-    /// Makes a completion queue.
+    /// Creates a completion queue.
     fn create_cq(&mut self, host: usize, capacity: u32) -> CqId;
 
-    /// Makes a shared receive queue.
+    /// Creates a shared receive queue.
     fn create_srq(&mut self, host: usize, entries: u32, sges: u32) -> SrqId;
 
-    /// Makes a namespace of NVMe.
+    /// Creates an NVMe namespace.
     fn create_namespace(&mut self, host: usize, config: &NamespaceConfig) -> NamespaceId;
 
-    /// Makes a queue pair.
+    /// Creates a queue pair.
     fn create_qp(&mut self, host: usize, attributes: &QpAttributes) -> Qpn;
 
-    /// Takes a queue pair from its beginning to where it can send, connected to a queue pair at `to`. The peer in
-    /// `connection` is filled in here.
+    /// Takes a queue pair from its initial state to the state in which it can send, connected to a queue pair at `to`.
+    /// This function fills in the peer of `connection`.
     fn connect_qp(&mut self, host: usize, qpn: Qpn, to: usize, connection: &QpConnection, timing: &QpTiming);
 
     /// Puts a queue pair into the error state.
     fn fail_qp(&mut self, host: usize, qpn: Qpn);
 
-    /// Takes a queue pair back to its beginning.
+    /// Resets a queue pair to its initial state.
     fn reset_qp(&mut self, host: usize, qpn: Qpn);
 
-    /// Lets a queue pair finish what it has begun, and begin nothing new.
+    /// Drains a queue pair: it finishes the requests that it has started, and starts no new ones.
     fn drain_qp(&mut self, host: usize, qpn: Qpn);
 
-    /// Lets a drained queue pair go on.
+    /// Resumes a drained queue pair.
     fn resume_qp(&mut self, host: usize, qpn: Qpn, timing: &QpTiming);
 
-    /// Ends a queue pair.
+    /// Destroys a queue pair.
     fn destroy_qp(&mut self, host: usize, qpn: Qpn);
 
-    /// Bounds the packets under way from `host` to `to`.
+    /// Limits the packets in flight from `host` to `to`.
     fn set_peer_limit(&mut self, host: usize, to: usize, packets: Option<u64>);
 
     /// See [`rnic_engine::Engine::post_send`].
     ///
     /// # Errors
-    /// As there.
+    /// As for that function.
     fn post_send(&mut self, host: usize, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), PostError>;
 
     /// See [`rnic_engine::Engine::post_recv`].
     ///
     /// # Errors
-    /// As there.
+    /// As for that function.
     fn post_recv(&mut self, host: usize, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), PostError>;
 
     /// See [`rnic_engine::Objects::post_srq_recv`].
     ///
     /// # Errors
-    /// As there.
+    /// As for that function.
     fn post_srq_recv(&mut self, host: usize, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), PostError>;
 
-    /// Takes a completion.
+    /// Polls one completion.
     fn poll(&mut self, host: usize, cq: CqId) -> Option<Completion>;
 
-    /// Takes a notice.
+    /// Polls one asynchronous event.
     fn event(&mut self, host: usize) -> Option<AsyncEvent>;
 
-    /// What there is to know about a queue pair.
+    /// Returns the state of a queue pair.
     fn query(&self, host: usize, qpn: Qpn) -> Option<QpInfo>;
 
-    /// What the engine at `host` has counted.
+    /// Returns the counters of the engine at `host`.
     fn stats(&self, host: usize) -> EngineStats;
 
-    /// The end: nothing may be left behind. Answers the hash of everything that happened, where that is the same every
-    /// time.
+    /// Finishes the run and checks that no resources are left. Returns the hash of all events of the run, where it is
+    /// reproducible.
     ///
     /// # Errors
-    /// What was left behind.
+    /// Describes what was left behind.
     fn finish(&mut self) -> Result<Option<String>, String>;
 }

@@ -1,4 +1,5 @@
-//! The body: posts, lets time pass, polls, and checks everything against what must be. See the crate's documentation.
+//! The test driver: posts requests, advances time, polls, and checks every result against the expected one. See the
+//! crate's documentation.
 
 mod complete;
 mod draft;
@@ -32,10 +33,10 @@ use memory::Memory;
 use progress::Progress;
 use tickets::Tickets;
 
-/// What a run has done.
+/// Counters of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Packets that NICs have sent, acknowledgements and repetitions included.
+    /// Packets that NICs have sent, acknowledgements and retransmissions included.
     pub packets: u64,
     /// Retransmitted packets.
     pub repeated: u64,
@@ -43,32 +44,32 @@ pub struct Tally {
     pub posted: u64,
     /// Requests that succeeded and were checked.
     pub succeeded: u64,
-    /// Commands of NVMe that were done and checked.
+    /// NVMe commands that completed and were checked.
     pub commands: u64,
-    /// Requests that failed as they had to.
+    /// Requests that failed as expected.
     pub failed: u64,
     /// Receives completed and checked.
     pub received: u64,
-    /// Connections that ended in an error that was meant.
+    /// Connections that ended in an intended error.
     pub buried: u64,
-    /// Of these, connections made again.
+    /// Of these, connections established again.
     pub reconnected: u64,
     /// Send queues drained and resumed.
     pub drained: u64,
-    /// Requests whose receiver was not ready.
+    /// Requests whose receiver was not ready (RNR).
     pub not_ready: u64,
-    /// Packets that found no room at their receiver, and were refused.
+    /// Packets that were refused because their receiver had no buffer space.
     pub no_room: u64,
-    /// The order of Falcon's queue pairs.
+    /// Ordering mode of Falcon's queue pairs.
     pub ordering: Option<String>,
-    /// First failures of a queue pair, by what they were.
+    /// Number of first failures of a queue pair, by completion status.
     pub failures: BTreeMap<String, u64>,
-    /// Hash of everything that happened, where that is the same every time.
+    /// Hash of all events, where it is reproducible.
     pub trace_hash: Option<String>,
 }
 
 impl Tally {
-    /// Counts in what the engine of a host has counted.
+    /// Adds the counters of a host's engine.
     pub(crate) fn count(&mut self, stats: &EngineStats) {
         self.packets += packets_of(stats);
         self.repeated += stats.packets_retransmitted;
@@ -77,28 +78,28 @@ impl Tally {
     }
 }
 
-/// Packets that a host has sent.
+/// Returns the number of packets that a host has sent.
 pub(crate) fn packets_of(stats: &EngineStats) -> u64 {
     stats.packets_sent + stats.packets_retransmitted + stats.acks_sent
 }
 
-/// A host as the body sees it.
+/// A host as the test driver sees it.
 struct Host {
-    /// Memory that grants peers nothing.
+    /// Memory that grants peers no access.
     closed: RegionId,
     /// Memory beyond whose end planned_to_fail requests of others, and of this host, reach.
     edge: RegionId,
     own_edge: RegionId,
     srq: Option<SrqId>,
-    /// Receives in the shared queue.
+    /// Receives posted to the shared receive queue.
     shared: BTreeMap<u64, Receive>,
-    /// Where queue pairs of all hosts draw tickets.
+    /// Counter from which queue pairs of all hosts take tickets.
     tickets: Tickets,
     random: RandomStream,
     receives_posted: u64,
 }
 
-/// A run under way.
+/// A run in progress.
 pub struct Body<'b, B> {
     backend: &'b mut B,
     scenario: &'b Scenario,
@@ -106,15 +107,15 @@ pub struct Body<'b, B> {
     memory: Memory,
     ends: Ends,
     links: Vec<State>,
-    /// NVMe beside all that, where the scenario has it.
+    /// NVMe traffic beside the connections, if the scenario includes it.
     drive: Option<Drive>,
     cqs: Vec<(usize, CqId)>,
-    /// Of connections with even numbers, and with odd ones.
+    /// Transports of connections with even numbers, and with odd ones.
     transports: [Arc<Transport>; 2],
     steps: RandomStream,
     log: Log,
     tally: Tally,
-    /// No more requests; receives come early, and nothing goes wrong any more.
+    /// Set in the final phase: no more requests are posted, receives are posted early, and no more faults occur.
     is_calm: bool,
     progress: Progress,
 }
@@ -123,7 +124,7 @@ impl<'b, B: Backend> Body<'b, B> {
     /// Runs `scenario` on `backend`.
     ///
     /// # Errors
-    /// The first thing that was not as it must be, with what happened before.
+    /// The first violation, with the events before it.
     pub fn run(backend: &'b mut B, scenario: &'b Scenario) -> Result<Tally, String> {
         let mut body = Self::new(backend, scenario)?;
         match body.all_phases() {
@@ -169,7 +170,8 @@ impl<'b, B: Backend> Body<'b, B> {
         Ok(())
     }
 
-    /// With nothing under way there is room for a packet to each peer, or some of it was lost.
+    /// Checks, when no packet is in flight, that a packet can be sent to each peer; otherwise some of the credit was
+    /// lost.
     fn probe_peers(&mut self) -> Result<(), String> {
         self.limit_peers(Some(1));
         for end in 0..self.ends.len() {
@@ -216,7 +218,7 @@ impl<'b, B: Backend> Body<'b, B> {
         Ok(())
     }
 
-    /// Lets a step of time pass and takes in what has come of it.
+    /// Advances time by one step and processes the resulting completions and events.
     fn pass_time(&mut self) -> Result<(), String> {
         let span = Duration::from_ns(self.steps.between(1, self.scenario.mix.step_ns));
         self.backend.advance(span);
@@ -250,7 +252,7 @@ impl<'b, B: Backend> Body<'b, B> {
         Ok(())
     }
 
-    /// Only connections that are meant to fail may say that they have.
+    /// Checks that only connections that are meant to fail report an error event.
     fn check_event(&mut self, host: usize, event: AsyncEvent) -> Result<(), String> {
         let (qpn, legal): (_, &[PlannedFailure]) = match event {
             AsyncEvent::QpAccessError(qpn) => (qpn, PlannedFailure::DENIED),
@@ -266,7 +268,7 @@ impl<'b, B: Backend> Body<'b, B> {
         let Some(end) = self.ends.find(host, qpn) else { return Ok(()) };
         self.ends[end].was_told |= !matches!(event, AsyncEvent::QpFatal(_));
         let plans_failure = [end ^ 1, end].map(|end| self.ends[end].planned.map(|(_, planned)| planned));
-        // Who has few retries gives up as a responder too.
+        // A queue pair with few retries gives up as a responder too.
         let planned = plans_failure[0].or(plans_failure[1].filter(|planned| *planned == PlannedFailure::PeerVanishes));
         if planned.is_some_and(|planned| legal.contains(&planned)) {
             return Ok(());
@@ -282,13 +284,13 @@ impl<'b, B: Backend> Body<'b, B> {
         (0..self.hosts.len()).for_each(|host| self.tally.count(&self.backend.stats(host)));
     }
 
-    /// Requests that are not known to be done, and messages that nobody has received.
+    /// Returns the number of requests that are not known to be complete, and of messages that have not been received.
     fn outstanding(&self) -> usize {
         let dying = self.links.iter().filter(|state| matches!(state, State::Dying(_))).count();
         dying + self.ends.outstanding() + self.drive.as_ref().map_or(0, Drive::outstanding)
     }
 
-    /// How it stands with every queue pair.
+    /// Describes the state of every queue pair.
     fn describe(&self) -> String {
         let mut text = String::new();
         for (index, end) in self.ends.iter().enumerate() {
@@ -315,7 +317,7 @@ impl<'b, B: Backend> Body<'b, B> {
         text
     }
 
-    /// Whether the queue pair of `end` is in the error state.
+    /// Returns whether the queue pair of `end` is in the error state.
     fn is_in_error(&self, end: usize) -> bool {
         let End { host, qpn, .. } = self.ends[end];
         self.backend.query(host, qpn).is_none_or(|info| info.state == QpState::Error)

@@ -1,4 +1,4 @@
-//! From a scenario to the network it is for.
+//! Builds the network of a scenario.
 
 use rnic_base::{BitRate, Probability};
 use rnic_fabric::Plan;
@@ -9,7 +9,7 @@ use rnic_policy::Store;
 use crate::backend::{Fabric, Sockets};
 use crate::scenario::{Place, Scenario, Trouble};
 
-/// The fabric of a scenario.
+/// Builds the fabric of a scenario.
 ///
 /// # Errors
 /// When the plan cannot be run.
@@ -28,7 +28,7 @@ pub fn fabric(scenario: &Scenario) -> Result<Fabric, String> {
         format!("switch = {{ model = \"{model}\", buffer = \"{buffer}B\", pfc = {{ enabled = {pfc} }}{marks} }}")
     });
     let (rate, delay) = (wiring.rate_gbps, wiring.delay);
-    // Bitmaps behind the bus: the NICs wait for them.
+    // With bitmaps in host memory, the NICs wait for accesses over the bus.
     let (named, nic) = match scenario.profile(0).store {
         Store::Host => ("srnic", "nic = { wqe_fetch = \"on-demand\" }\n"),
         _ => ("irn", ""),
@@ -40,9 +40,9 @@ pub fn fabric(scenario: &Scenario) -> Result<Fabric, String> {
          workload = {{ kind = \"manual\" }}\nrun = {{ limit = \"1000s\" }}\n{nic}"
     );
     let mut plan = Plan::from_toml(&text).map_err(|error| format!("{error}\n{text}"))?;
-    // In the tree, each host is in another pod.
+    // In the tree, the hosts are in different pods.
     let stride = if wiring.is_tree { TREE_STRIDE } else { 1 };
-    // Queue pairs are made with the scenario's own; the plan's is for the reports alone.
+    // Queue pairs are created with the scenario's own transports; the plan's transport is used for the reports alone.
     plan.transport = scenario.profile(0);
     for (host, trouble) in scenario.troubles.iter().enumerate() {
         plan.faults.extend(faults(host * stride, trouble));
@@ -50,7 +50,7 @@ pub fn fabric(scenario: &Scenario) -> Result<Fabric, String> {
     Fabric::new(&plan, scenario.seed, stride).map_err(|error| error.to_string())
 }
 
-/// What happens to packets on the way out of `host`.
+/// Returns the faults of packets on the outgoing link of `host`.
 fn faults(host: usize, trouble: &Trouble) -> Vec<FaultPlan> {
     let mut faults = Vec::new();
     let mut add = |kind, target| faults.push(FaultPlan { kind, target, links: format!("host-{host}>*") });
@@ -83,10 +83,10 @@ fn faults(host: usize, trouble: &Trouble) -> Vec<FaultPlan> {
     faults
 }
 
-/// The sockets of a scenario, or the memory.
+/// Opens the sockets of a scenario, or its shared memory.
 ///
 /// # Errors
-/// When a socket cannot be had.
+/// When a socket cannot be opened.
 pub fn sockets(scenario: &Scenario, place: Place) -> Result<Sockets, String> {
     let wiring = &scenario.wiring;
     let base = match place {

@@ -1,9 +1,9 @@
-//! Two network namespaces with a cable between them, as two machines: it takes root.
+//! Two network namespaces with a virtual cable between them, in place of two machines; requires root.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The cable, and what it joins. Dropped, nothing of it is left.
+/// The cable and the namespaces that it joins. Dropping it removes all of them.
 #[derive(Debug)]
 pub(crate) struct Cable {
     /// Namespace and device of each end.
@@ -11,16 +11,16 @@ pub(crate) struct Cable {
 }
 
 impl Cable {
-    /// The addresses of its ends.
+    /// Addresses of the two ends.
     pub(crate) const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 
-    /// The MTU that it has at first.
+    /// Initial MTU, in bytes.
     pub(crate) const MTU: u32 = 1_500;
 
-    /// Lays one.
+    /// Creates a cable.
     ///
     /// # Errors
-    /// When the system does not let us, in words.
+    /// When the system refuses an operation; a description.
     pub(crate) fn lay() -> Result<Self, String> {
         let name = format!("{}-{}", std::process::id(), LAID.fetch_add(1, Ordering::Relaxed));
         let cable = Self { ends: ["s", "c"].map(|end| (format!("rnic-{end}-{name}"), format!("r{end}{name}"))) };
@@ -36,24 +36,24 @@ impl Cable {
         Ok(cable)
     }
 
-    /// The beginning of a command that runs at this end.
+    /// Returns the beginning of a command line that runs at this end.
     pub(crate) fn inside(&self, end: usize) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.ends[end].0]);
         command
     }
 
-    /// Takes the device of one end down: packets of that end find no way, those of the other vanish.
+    /// Takes the device of one end down: packets of that end have no route, those of the other end are lost.
     pub(crate) fn cut(&self, end: usize) -> Result<(), String> {
         self.set(end, "down")
     }
 
-    /// Puts it up again.
-    pub(crate) fn mend(&self, end: usize) -> Result<(), String> {
+    /// Takes the device up again.
+    pub(crate) fn repair(&self, end: usize) -> Result<(), String> {
         self.set(end, "up")
     }
 
-    /// Lets both ends carry packets of `bytes`.
+    /// Sets the MTU of both ends to `bytes`.
     pub(crate) fn set_mtu(&self, bytes: u32) -> Result<(), String> {
         (0..2).try_for_each(|end| self.set(end, &format!("mtu {bytes}")))
     }
@@ -67,7 +67,7 @@ impl Cable {
 impl Drop for Cable {
     fn drop(&mut self) {
         for (namespace, _) in &self.ends {
-            // The next one has another name.
+            // An error has no effect on the next cable, which has another name.
             let _ = ip(&format!("netns delete {namespace}"));
         }
     }
@@ -81,5 +81,6 @@ fn ip(line: &str) -> Result<(), String> {
     Err(format!("`ip {line}` (it takes root): {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// Cables of this process so far: names of devices are short, and numbers of processes have seven digits at most.
+/// Number of cables of this process so far. Used in the names because device names are short, and process ids have up
+/// to seven digits.
 static LAID: AtomicU32 = AtomicU32::new(0);

@@ -1,4 +1,4 @@
-//! Many runs, one seed after the other, until so many packets have been sent.
+//! A series of runs, one seed after the other, until a number of packets has been sent.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -13,62 +13,63 @@ use crate::body::{Body, Tally};
 use crate::loose;
 use crate::scenario::{Place, Scenario};
 
-/// What to run.
+/// Description of a series of runs.
 #[derive(Clone, Debug)]
 pub struct Campaign {
-    /// On what.
+    /// Type of network.
     pub place: Place,
-    /// With which transport.
+    /// Name of the transport.
     pub transport: String,
-    /// Falcon's queue pairs are all of this order ([`ORDERINGS`]), and no others stand beside them.
+    /// Ordering mode of all Falcon queue pairs ([`ORDERINGS`]); when it is given, no queue pairs of another transport
+    /// are used.
     pub ordering: Option<String>,
-    /// The first run's seed; the others count up.
+    /// Seed of the first run; each further run uses the next number.
     pub seed: u64,
-    /// Runs, at most.
+    /// Maximum number of runs.
     pub runs: u64,
-    /// Packets after which no further run begins.
+    /// Packets after which no further run starts.
     pub packets: u64,
-    /// Packets of one run, at most.
+    /// Maximum packets of one run.
     pub packets_per_run: u64,
-    /// Where every packet that a simulated host sends is written, as a capture.
+    /// File to which every packet that a simulated host sends is written, as a capture.
     pub capture: Option<PathBuf>,
 }
 
-/// What has been run.
+/// Counters of all runs.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Summary {
-    /// Runs.
+    /// Number of runs.
     pub runs: u64,
-    /// Packets sent, acknowledgements and repetitions included.
+    /// Packets sent, acknowledgements and retransmissions included.
     pub packets: u64,
     /// Retransmitted packets.
     pub packets_repeated: u64,
     /// Requests that succeeded and were checked.
     pub requests: u64,
-    /// Requests that failed as they had to.
+    /// Requests that failed as expected.
     pub requests_failed: u64,
     /// Receives completed and checked.
     pub receives: u64,
-    /// Connections that ended in an error that was meant.
+    /// Connections that ended in an intended error.
     pub connections_failed: u64,
-    /// Of these, connections made again.
+    /// Of these, connections established again.
     pub connections_again: u64,
     /// Send queues drained and resumed.
     pub drained: u64,
-    /// Requests whose receiver was not ready.
+    /// Requests whose receiver was not ready (RNR).
     pub not_ready: u64,
-    /// Commands of NVMe that were done and checked.
+    /// NVMe commands that completed and were checked.
     pub commands: u64,
-    /// Packets that found no room at their receiver, and were refused.
+    /// Packets that were refused because their receiver had no buffer space.
     pub no_room: u64,
-    /// Packets by the order of Falcon's queue pairs.
+    /// Packets by the ordering mode of Falcon's queue pairs.
     pub packets_by_ordering: BTreeMap<String, u64>,
-    /// First failures of a queue pair, by what they were.
+    /// Number of first failures of a queue pair, by completion status.
     pub failures: BTreeMap<String, u64>,
 }
 
 impl Summary {
-    /// Counts a run in.
+    /// Adds the counters of a run.
     pub fn add(&mut self, tally: &Tally) {
         self.runs += 1;
         self.packets += tally.packets;
@@ -91,17 +92,18 @@ impl Summary {
     }
 }
 
-/// Falcon with requests that fail alone, in every order: the other body's ([`crate::loose`]).
+/// Falcon with requests that fail alone, in every ordering mode: runs on the second test driver ([`crate::loose`]).
 pub const LOOSE: &str = "falcon-cie";
 
-/// Orders of Falcon's queue pairs. With verbs' errors, which end a queue pair, there is none without any.
+/// Ordering modes of Falcon's queue pairs. With the error semantics of verbs, where an error ends the queue pair,
+/// `unordered` does not exist.
 pub const ORDERINGS: [&str; 3] = ["ordered", "weak", "unordered"];
 
 impl Campaign {
-    /// Whether there is such a campaign.
+    /// Checks whether the campaign is valid.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason, when it is not.
     pub fn check(&self) -> Result<(), String> {
         match (self.transport.as_str(), self.ordering.as_deref()) {
             (_, None) | (LOOSE, _) | ("falcon", Some("ordered" | "weak")) => Ok(()),
@@ -110,10 +112,10 @@ impl Campaign {
         }
     }
 
-    /// The scenario of one seed.
+    /// Returns the scenario of one seed.
     ///
     /// # Panics
-    /// When there is no such campaign ([`Campaign::check`]).
+    /// When the campaign is invalid ([`Campaign::check`]).
     pub fn scenario(&self, seed: u64) -> Scenario {
         let drawn = if self.transport == LOOSE {
             loose::draw(self.place, seed, self.packets_per_run)
@@ -129,7 +131,7 @@ impl Campaign {
     /// Runs the scenario of `seed`.
     ///
     /// # Errors
-    /// What was not as it must be, with the command that repeats the run.
+    /// The violation found, with the command that repeats the run.
     pub fn run_one(&self, seed: u64) -> Result<Tally, String> {
         self.run_scenario(&self.scenario(seed)).map_err(|what| format!("{what}\nrun it again: {}", self.replay(seed)))
     }
@@ -137,7 +139,7 @@ impl Campaign {
     /// Runs `scenario`, which may differ from that of its seed.
     ///
     /// # Errors
-    /// What was not as it must be, with the scenario.
+    /// The violation found, with the scenario.
     pub fn run_scenario(&self, scenario: &Scenario) -> Result<Tally, String> {
         let run = if self.transport == LOOSE { Self::run_loose } else { Self::run_body };
         let outcome = run(self, scenario);
@@ -172,7 +174,7 @@ impl Campaign {
         Ok(fabric)
     }
 
-    /// The command that repeats the run of `seed`.
+    /// Returns the command that repeats the run of `seed`.
     pub fn replay(&self, seed: u64) -> String {
         let place = match self.place {
             Place::Fabric => "fabric",
@@ -188,7 +190,7 @@ impl Campaign {
         )
     }
 
-    /// Runs all; `progress` hears of each run that is done.
+    /// Runs all; calls `progress` after each run.
     ///
     /// # Errors
     /// The first failure.

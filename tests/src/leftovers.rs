@@ -1,10 +1,10 @@
-//! Everything of ours that could outlive a process: files, shared memory, named sockets, processes that it has started.
+//! Finds OpenRNIC resources that could outlive a process: files, shared memory, named sockets, child processes.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-/// Every file and shared memory of ours, and named sockets that no process holds any more.
+/// Returns the names of all OpenRNIC files and shared memory, and of its named sockets that no process holds any more.
 pub(crate) fn names() -> BTreeSet<String> {
     let is_ours = |name: &str| name.contains("rnic") && !TEMPORARY.iter().any(|prefix| name.contains(prefix));
     let mut found = BTreeSet::new();
@@ -13,7 +13,7 @@ pub(crate) fn names() -> BTreeSet<String> {
         let names = entries.map(|entry| entry.path().to_string_lossy().into_owned());
         found.extend(names.filter(|path| is_ours(path)));
     }
-    // Others may run programs meanwhile; which sockets are theirs, only root can see.
+    // Other users may run programs at the same time; only root can see which sockets they hold.
     if rustix::process::geteuid().is_root() {
         let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
         let (held, fields) = (held_sockets(), |line: &str| {
@@ -26,12 +26,12 @@ pub(crate) fn names() -> BTreeSet<String> {
     found
 }
 
-/// Returns true when a socket still has its name: it may have been closed while `held_sockets` looked.
+/// Returns true when a socket still has its name: it may have been closed while `held_sockets` ran.
 fn is_named(name: &str) -> bool {
     fs::read_to_string("/proc/net/unix").unwrap_or_default().lines().any(|line| line.ends_with(name))
 }
 
-/// The inodes of all sockets that some process holds.
+/// Returns the inodes of all sockets that some process holds.
 fn held_sockets() -> BTreeSet<String> {
     let files = processes().flat_map(|id| fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten());
     let targets = files.filter_map(|file| fs::read_link(file.path()).ok());
@@ -42,7 +42,7 @@ fn held_sockets() -> BTreeSet<String> {
     targets.filter_map(inode).collect()
 }
 
-/// Processes in whose environment stands `mark`, as `NAME=VALUE`, and that have not ended.
+/// Returns the processes whose environment contains `mark`, as `NAME=VALUE`, and that have not exited.
 pub(crate) fn processes_with(mark: &str) -> Vec<u32> {
     let has_mark = |id: &u32| {
         let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
@@ -56,5 +56,5 @@ fn processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| std::str::from_utf8(entry.file_name().as_bytes()).ok()?.parse().ok())
 }
 
-/// Folders of these tests.
+/// Name prefixes of the temporary folders of these tests.
 const TEMPORARY: [&str; 2] = ["rnic-apps-", "rnic-soak-"];

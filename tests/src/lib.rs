@@ -1,4 +1,5 @@
-//! The semantics fuzz: random verbs work over bad networks, checked from outside, simulated, on sockets, by memory.
+//! The semantics fuzz: random verbs operations over faulty networks, checked independently of the engine; in
+//! simulation, on sockets, through shared memory.
 //!
 //! ```text
 //! ROOM     rnic-conformance (green: a check that finds something is always welcome)
@@ -10,19 +11,21 @@
 //! Proved by its own runs: a defect put into the engine must be found (tests/short.rs says how)
 //! ```
 //!
-//! A run is a [`Scenario`], drawn whole from one seed: transport and options, network and troubles, connections, what
-//! is posted. The body posts, lets time pass, polls, and holds what comes against what must come:
+//! A run is a [`Scenario`], generated completely from one seed: transport and options, network and faults, connections,
+//! requests. The test driver posts requests, advances time, polls, and compares the results with the expected ones:
 //!
-//! * every request completes once, in the order in which it was posted on its queue pair, with the right status;
+//! * every request completes once, in the order in which it was posted on its queue pair, with the correct status;
 //! * every message is received once, in order, with its length, immediate or key, and flags;
-//! * every byte is right where it must be, and no other byte changes: all of a host's memory is painted;
-//! * a read sees the Writes before it, a fenced request comes after the reads before it, atomics form a sequence;
-//! * a request that cannot succeed fails as it must, at both ends, everything behind it is flushed in order, and other
-//!   connections do not notice;
-//! * something moves all the time while there is something to do; at last the network becomes a good one and everything
-//!   finishes; nothing is left behind.
+//! * every byte that must be written is correct, and no other byte changes: all of a host's memory is painted;
+//! * a read returns the data of the Writes before it, a fenced request is executed after the reads before it, atomics
+//!   form a sequence;
+//! * a request that will fail does so as expected, at both ends, everything behind it is flushed in order, and other
+//!   connections are not affected;
+//! * there is always progress while there is work to do; in the end all faults are disabled and everything completes;
+//!   no resources are left behind.
 //!
-//! On the fabric the same seed gives the same trace hash. On sockets what is posted is the same, when is not.
+//! On the fabric the same seed results in the same trace hash. On sockets the posted requests are the same, but not
+//! their times.
 
 pub mod apps;
 mod arena;

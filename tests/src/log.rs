@@ -1,4 +1,4 @@
-//! What happened last, for the report of a failure.
+//! A log of the last events, for the report of a failure.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,29 +8,29 @@ use rnic_engine::{AsyncEvent, Completion, WcStatus};
 
 use crate::scenario::Op;
 
-/// Something that happened.
+/// An event of a run.
 #[derive(Clone, Copy, Debug)]
 #[expect(dead_code, reason = "the fields are there to be printed")]
 pub(crate) enum Happened {
     /// A request was posted.
     Posted { end: usize, index: u64, op: Op, len: usize, planned_to_fail: bool },
-    /// A receive was posted, to a queue pair of its own or to a shared queue.
+    /// A receive was posted, to a queue pair or to a shared receive queue.
     Receive { place: usize, wr_id: u64 },
-    /// A completion of a request.
+    /// A request completed.
     Sent { end: usize, index: u64, status: WcStatus },
-    /// A completion of a receive.
+    /// A receive completed.
     Received { end: usize, completion: Completion },
-    /// A notice.
+    /// An asynchronous event was reported.
     Event { host: usize, event: AsyncEvent },
     /// The program put a queue pair into the error state.
     GaveUp { end: usize },
-    /// Both queue pairs of a connection are gone.
+    /// Both queue pairs of a connection have failed and were checked; the connection is closed.
     Buried { link: usize },
-    /// From here on the network is a good one.
+    /// Network faults are disabled from here on.
     Calm,
 }
 
-/// The last things that happened.
+/// The last events, with their times.
 #[derive(Debug, Default)]
 pub(crate) struct Log(VecDeque<(Time, Happened)>);
 
@@ -49,5 +49,5 @@ impl fmt::Display for Log {
     }
 }
 
-/// Lines that are kept.
+/// Maximum number of events kept.
 const KEPT: usize = 60;

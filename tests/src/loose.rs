@@ -1,13 +1,15 @@
-//! A second body, for what verbs do not promise: queue pairs whose requests fail alone, in every order of Falcon.
+//! A second test driver, for behaviour beyond verbs: queue pairs whose requests fail alone, in every ordering mode of
+//! Falcon.
 //!
-//! The first body expects a failed request to end its queue pair, and completions in order. Here nothing ends a queue
-//! pair. Each end has places of its own in the other's memory, and uses a place again when its request is done:
+//! The first test driver expects a failed request to end its queue pair, and completions in order. Here no failure ends
+//! a queue pair. Each end has slots of its own in the other's memory, and uses a slot again when its request is
+//! complete:
 //!
-//! * every request completes once, with the status that it must have; in order, where there is an order;
-//! * what a Write or Read that has completed moved is where it must be, and what was refused has changed nothing;
-//! * every message is received once, whole; the receive of one that was too long fails;
+//! * every request completes once, with the expected status; in order, in the modes that have an order;
+//! * the data of a completed Write or Read are in the right location, and a refused request has changed nothing;
+//! * every message is received once, completely; the receive of one that was too long fails;
 //! * atomics form a sequence;
-//! * at last everything is done, and nothing is held.
+//! * in the end everything completes, and no resources are held.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -23,26 +25,26 @@ use crate::backend::{Backend, RegionId};
 use crate::body::{Tally, packets_of};
 use crate::scenario::{Place, Scenario, one_in, pick};
 
-/// Bytes of a place.
+/// Bytes of a slot.
 const PLACE: u32 = 1 << 13;
-/// Requests of an end under way, and places of each kind that it has.
+/// Maximum requests of an end in flight, and the number of slots of each type that it has.
 const DEPTH: u64 = 24;
-/// Receives of an end.
+/// Maximum number of posted receives of an end.
 const RECEIVES: u64 = 16;
 const MTU: u32 = 1_024;
 
-/// What was asked for.
+/// Type of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asked {
     Write {
         immediate: bool,
     },
     Send,
-    /// Longer than any receive.
+    /// A Send longer than any receive.
     LongSend,
     Read,
     Add,
-    /// Nothing grants it, and the kind of refusal.
+    /// A request that no memory grants, and the status with which it is refused.
     Refused(WcStatus),
 }
 
@@ -66,7 +68,8 @@ struct Request {
     asked: Asked,
     len: u32,
     place: u64,
-    /// Keys of its memory alone, at its own host and at the other, where it has them: taken back when it is complete.
+    /// Separate keys of its memory, at its own host and at the other, if there are any: deregistered when the request
+    /// is complete.
     keys: [Option<Key>; 2],
 }
 
@@ -75,7 +78,8 @@ struct End {
     host: usize,
     qpn: Qpn,
     cq: CqId,
-    /// Where it sends from, and where Reads go; where the peer's Writes go; where receives are; the peer's counter.
+    /// Regions: source of sends and destination of Reads; destination of the peer's Writes; receive buffers; the peer's
+    /// counter.
     own: RegionId,
     inbox: RegionId,
     buffers: RegionId,
@@ -86,7 +90,7 @@ struct End {
     done_before: Option<u64>,
     /// Messages to this end that have not been received, by number.
     coming: BTreeMap<u32, u32>,
-    /// Of those too long.
+    /// Number of messages to this end that are too long.
     too_long: u64,
     receives: VecDeque<u64>,
     next_receive: u64,
@@ -94,27 +98,27 @@ struct End {
     random: RandomStream,
 }
 
-/// What byte `at` of message `number` of an end is.
+/// Returns byte `at` of message `number` of an end.
 fn colour(end: usize, number: u64, at: usize) -> u8 {
     (number.wrapping_mul(31) as usize + at * 7 + at / 251 + end * 101) as u8
 }
 
-/// A run.
+/// A run in progress.
 struct Loose<'b, B> {
     backend: &'b mut B,
     ends: Vec<End>,
     unordered: bool,
-    /// Receives are posted late, so that senders are told to wait.
+    /// Set when receives are posted late, so that senders receive RNR NAKs.
     late: bool,
     tally: Tally,
     requests: u64,
     random: RandomStream,
-    /// Which requests have keys of their own.
+    /// Random stream that selects the requests with separate keys.
     passing: RandomStream,
     passing_percent: u64,
 }
 
-/// The scenario of `seed`: of hosts and troubles two, requests that fail alone, and any order.
+/// Returns the scenario of `seed`: at most two hosts and their faults, requests that fail alone, and any ordering mode.
 pub fn draw(place: Place, seed: u64, packets: u64) -> Scenario {
     let mut scenario = Scenario::draw(place, "falcon", seed, packets);
     scenario.wiring.hosts = 2;
@@ -128,7 +132,7 @@ pub fn draw(place: Place, seed: u64, packets: u64) -> Scenario {
 /// Runs `scenario` on `backend`.
 ///
 /// # Errors
-/// The first thing that was not as it must be.
+/// The first violation found.
 pub fn run<B: Backend>(backend: &mut B, scenario: &Scenario) -> Result<Tally, String> {
     let streams = RandomStreams::new(scenario.seed);
     let mut random = streams.stream("loose");
@@ -249,7 +253,7 @@ impl<B: Backend> Loose<'_, B> {
         }
     }
 
-    /// How it stands with every queue pair.
+    /// Describes the state of every queue pair.
     fn describe(&self) -> String {
         let of = |(index, end): (usize, &End)| {
             let info = self.backend.query(end.host, end.qpn);
@@ -302,7 +306,7 @@ impl<B: Backend> Loose<'_, B> {
             Asked::Send => random.between(0, u64::from(most.min(RECEIVE))) as u32,
             _ => random.between(0, u64::from(most)) as u32,
         };
-        // Of nothing, no right is asked.
+        // No access right is checked for zero bytes.
         let len = if asked == Asked::Refused(WcStatus::RemoteAccess) { len.max(1) } else { len };
         let at = u64::from(PLACE) * place;
         let keys = self.give_keys(end, asked, at as usize);
@@ -339,7 +343,7 @@ impl<B: Backend> Loose<'_, B> {
         let posted = SendRequest { wr_id: number, op, sges: &[sge], flags };
         let qpn = self.ends[end].qpn;
         if self.backend.post_send(host, qpn, &posted) == Err(PostError::QueueFull) {
-            // Entries leave the queue in order, whatever order they complete in.
+            // Entries leave the queue in order, even when the requests complete out of order.
             self.take_keys_back(end, keys);
             self.ends[end].free.push(place);
             return false;
@@ -356,7 +360,7 @@ impl<B: Backend> Loose<'_, B> {
         true
     }
 
-    /// Perhaps registers the memory of a request alone.
+    /// Registers the memory of a request separately in some cases.
     fn give_keys(&mut self, end: usize, asked: Asked, at: usize) -> [Option<Key>; 2] {
         if self.passing.below(100) >= self.passing_percent {
             return [None; 2];
@@ -372,7 +376,7 @@ impl<B: Backend> Loose<'_, B> {
         [Some(near), far.map(|region| self.backend.register_part(1 - host, region, at, len, Access::all()))]
     }
 
-    /// A request is complete: nothing may fail for want of its keys any more.
+    /// Deregisters the keys of a complete request: no operation may fail because they are missing.
     fn take_keys_back(&mut self, end: usize, keys: [Option<Key>; 2]) {
         let host = self.ends[end].host;
         for (host, key) in [host, 1 - host].into_iter().zip(keys) {
@@ -382,7 +386,7 @@ impl<B: Backend> Loose<'_, B> {
         }
     }
 
-    /// Paints what is sent, and what shall be read.
+    /// Paints the bytes to be sent, or the destination of a Read.
     fn prepare(&mut self, end: usize, number: u64, request: &Request) {
         let range = request.place as usize * PLACE as usize..(request.place as usize + 1) * PLACE as usize;
         let (host, own) = (self.ends[end].host, self.ends[end].own);
@@ -411,7 +415,7 @@ impl<B: Backend> Loose<'_, B> {
         let (host, qpn, buffers) = (this.host, this.qpn, this.buffers);
         let (addr, lkey) = self.backend.region(host, buffers);
         let at = number % RECEIVES * u64::from(PLACE);
-        // Too short for a full packet where every message is one.
+        // Shorter than a full packet, so that messages of a single packet can be too long.
         let sge = Sge { addr: addr + at, len: RECEIVE, lkey };
         self.backend.post_recv(host, qpn, &RecvRequest { wr_id: number, sges: &[sge] }).expect("room");
         true
@@ -473,7 +477,7 @@ impl<B: Backend> Loose<'_, B> {
             self.ends[end].too_long -= 1;
             return Ok(());
         }
-        let Some(len) = self.ends[end].coming.remove(&completion.word) else { return wrong("nobody sent it") };
+        let Some(len) = self.ends[end].coming.remove(&completion.word) else { return wrong("it was not sent") };
         if completion.status != WcStatus::Success || completion.byte_len != len {
             return wrong(&format!("{len} bytes were sent"));
         }
@@ -491,5 +495,5 @@ impl<B: Backend> Loose<'_, B> {
     }
 }
 
-/// Bytes that a receive takes: less than a packet, so that messages of one can be too long.
+/// Bytes of a receive: less than a packet, so that messages of one packet can be too long.
 const RECEIVE: u32 = MTU - 24;

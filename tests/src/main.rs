@@ -1,4 +1,4 @@
-//! The semantics fuzz as a program: long runs, and the run of one seed again.
+//! The semantics fuzz as a program: long series of runs, or the repetition of one seed.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -11,37 +11,37 @@ use rnic_conformance::campaign::{Campaign, LOOSE, ORDERINGS, Summary};
 
 const TRANSPORTS: [&str; 9] = ["irn", "roce-gbn", "roce-sr", "roce-ar", "tcp", "fasr", "srnic", "falcon", LOOSE];
 
-/// Random verbs work over bad networks, checked from outside.
+/// Runs random verbs operations over faulty networks, checked independently of the engine.
 #[derive(Parser, Debug)]
 struct Args {
-    /// On what to run
+    /// Network to run on
     #[arg(long, value_enum, default_value = "fabric")]
     backend: Backend,
-    /// With which transport
+    /// Name of the transport
     #[arg(long, value_parser = TRANSPORTS, default_value = "irn")]
     transport: String,
-    /// Falcon's queue pairs are of this order alone
+    /// Use only this ordering mode for Falcon's queue pairs
     #[arg(long, value_parser = ORDERINGS)]
     ordering: Option<String>,
-    /// Seed of the first run; each further run takes the next one
+    /// Seed of the first run; each further run uses the next one
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// No further run begins after so many packets
+    /// Start no further run after so many packets
     #[arg(long, default_value_t = 1_000_000)]
     packets: u64,
-    /// Runs, at most
+    /// Maximum number of runs
     #[arg(long, default_value_t = u64::MAX)]
     runs: u64,
-    /// Packets of one run, at most
+    /// Maximum packets of one run
     #[arg(long, default_value_t = 40_000)]
     packets_per_run: u64,
-    /// Write what simulated hosts send to this file, as pcap; the last run's stays
+    /// Write the packets that simulated hosts send to this file, as pcap; the file of the last run is kept
     #[arg(long)]
     pcap: Option<PathBuf>,
-    /// Go on after failures, and count them
+    /// Continue after failures, and count them
     #[arg(long)]
     keep_going: bool,
-    /// One JSON object on the standard output
+    /// Print one JSON object on the standard output
     #[arg(long)]
     json: bool,
 }
@@ -97,7 +97,7 @@ fn show(seed: u64, summary: &Summary, start: Instant) {
     if std::io::stderr().is_terminal() && summary.runs.is_multiple_of(16) {
         let millions = summary.packets as f64 / 1e6;
         eprint!("\rseed {seed}: {millions:.2} million packets, {:.0} s", start.elapsed().as_secs_f64());
-        // A line that is only partly shown does no harm.
+        // An error has no effect beyond an incomplete progress line.
         let _ = std::io::stderr().flush();
     }
 }

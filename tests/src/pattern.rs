@@ -1,18 +1,19 @@
-//! Bytes that say what they are: every byte follows from a seed and its place, so that one in the wrong place shows.
+//! Byte patterns that identify position: every byte follows from a seed and its position, so that a byte in the wrong
+//! position is detected.
 
-/// Eight bytes of the pattern called `seed`.
+/// Returns eight bytes of the pattern of `seed`.
 #[inline]
 fn word(seed: u64, index: u64) -> [u8; 8] {
     let mixed = (seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     (mixed ^ mixed >> 32).to_le_bytes()
 }
 
-/// The byte at `place` of the pattern called `seed`.
+/// Returns the byte at position `place` of the pattern of `seed`.
 pub(crate) fn byte(seed: u64, place: u64) -> u8 {
     word(seed, place / 8)[(place % 8) as usize]
 }
 
-/// Calls `each` with runs of at most eight bytes: where they begin in the whole, and what they are.
+/// Calls `each` with runs of at most eight bytes: their offset, and the bytes.
 #[inline]
 fn runs(len: usize, seed: u64, start: u64, mut each: impl FnMut(usize, &[u8]) -> bool) {
     let mut done = 0;
@@ -27,7 +28,7 @@ fn runs(len: usize, seed: u64, start: u64, mut each: impl FnMut(usize, &[u8]) ->
     }
 }
 
-/// Paints `bytes` with the pattern called `seed`, from its place `start` on.
+/// Paints `bytes` with the pattern of `seed`, from its position `start` on.
 pub(crate) fn fill(bytes: &mut [u8], seed: u64, start: u64) {
     runs(bytes.len(), seed, start, |at, run| {
         bytes[at..at + run.len()].copy_from_slice(run);
@@ -35,7 +36,7 @@ pub(crate) fn fill(bytes: &mut [u8], seed: u64, start: u64) {
     });
 }
 
-/// The first of `bytes` that is not as the pattern called `seed` has it from its place `start` on.
+/// Returns the index of the first of `bytes` that differs from the pattern of `seed` from its position `start` on.
 pub(crate) fn first_difference(bytes: &[u8], seed: u64, start: u64) -> Option<usize> {
     let mut found = None;
     runs(bytes.len(), seed, start, |at, run| {
@@ -47,8 +48,9 @@ pub(crate) fn first_difference(bytes: &[u8], seed: u64, start: u64) -> Option<us
     found
 }
 
-/// The first of `bytes` that none of the patterns, each with its own start, has in its place.
-pub(crate) fn first_stranger(bytes: &[u8], patterns: &[(u64, u64)]) -> Option<usize> {
+/// Returns the index of the first of `bytes` that matches none of the patterns, each with its own start, at its
+/// position.
+pub(crate) fn first_foreign_byte(bytes: &[u8], patterns: &[(u64, u64)]) -> Option<usize> {
     if patterns.iter().any(|(seed, start)| first_difference(bytes, *seed, *start).is_none()) {
         return None;
     }
@@ -79,9 +81,9 @@ mod tests {
         fill(&mut bytes, 1, 0);
         fill(&mut other, 2, 9);
         bytes[20..40].copy_from_slice(&other[20..40]);
-        assert_eq!(first_stranger(&bytes, &[(1, 0), (2, 9)]), None);
-        assert!(first_stranger(&bytes, &[(1, 0)]).is_some());
+        assert_eq!(first_foreign_byte(&bytes, &[(1, 0), (2, 9)]), None);
+        assert!(first_foreign_byte(&bytes, &[(1, 0)]).is_some());
         bytes[10] ^= 0x55;
-        assert_eq!(first_stranger(&bytes, &[(1, 0), (2, 9)]), Some(10));
+        assert_eq!(first_foreign_byte(&bytes, &[(1, 0), (2, 9)]), Some(10));
     }
 }

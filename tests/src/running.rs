@@ -1,7 +1,7 @@
-//! A program that runs in a group of its own, its output kept.
+//! Runs a program in a process group of its own and keeps its output.
 //!
-//! Terminals signal the group of the program in front alone, so an interrupt ends nothing but us: [`end_on_signal`]
-//! ends all groups then, and the rest of a run fails at once and tidies up.
+//! Terminals send signals to the foreground group alone, so an interrupt ends only this process: [`end_on_signal`] then
+//! ends all groups, and the rest of a run fails immediately and cleans up.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// One running program. Dropped, it is killed with all of its group.
+/// A running program. Dropping it kills its complete process group.
 #[derive(Debug)]
 pub(crate) struct Running {
     name: &'static str,
@@ -24,10 +24,10 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `command`, which says what its standard input is; what it says goes to a file in `scratch`.
+    /// Starts `command`, whose standard input the caller has set; its output goes to a file in `scratch`.
     ///
     /// # Errors
-    /// When it cannot be started, in words.
+    /// When it cannot be started; a description.
     pub(crate) fn spawn(name: &'static str, mut command: Command, scratch: &Path) -> Result<Self, String> {
         let output = tempfile::tempfile_in(scratch).map_err(|error| error.to_string())?;
         let copy = |file: &File| file.try_clone().map(Stdio::from).map_err(|error| error.to_string());
@@ -41,7 +41,7 @@ impl Running {
         Ok(Self { name, child, output, status: None })
     }
 
-    /// Returns true when it has ended.
+    /// Returns true when the program has exited.
     pub(crate) fn has_ended(&mut self) -> bool {
         if self.status.is_none() {
             self.status = self.child.try_wait().ok().flatten();
@@ -49,17 +49,17 @@ impl Running {
         self.status.is_some()
     }
 
-    /// Returns its exit status; `None` while it runs.
+    /// Returns the exit status; `None` while the program runs.
     pub(crate) fn status(&self) -> Option<ExitStatus> {
         self.status
     }
 
-    /// Returns true when it has ended with exit code 0.
+    /// Returns true when the program has exited with exit code 0.
     pub(crate) fn has_succeeded(&mut self) -> bool {
         self.has_ended() && self.status.is_some_and(|how| how.success())
     }
 
-    /// Waits for its end, at most for `patience`; answers whether it came.
+    /// Waits until the program exits, at most for `patience`; returns whether it has.
     pub(crate) fn wait(&mut self, patience: Duration) -> bool {
         let start = Instant::now();
         while !self.has_ended() && start.elapsed() < patience {
@@ -68,20 +68,20 @@ impl Running {
         self.has_ended()
     }
 
-    /// Sends it a signal, not its group. One that has ended gets none.
+    /// Sends a signal to the process alone, not to its group. A process that has exited receives none.
     pub(crate) fn signal(&mut self, signal: Signal) {
         if !self.has_ended() {
             let _ = kill_process(Pid::from_child(&self.child), signal);
         }
     }
 
-    /// Kills it, as nothing but `kill -9` does.
+    /// Kills the process with SIGKILL.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         self.status = self.child.wait().ok().or(self.status);
     }
 
-    /// Everything it has said.
+    /// Returns the complete output.
     pub(crate) fn said(&mut self) -> String {
         let mut bytes = Vec::new();
         let _ = self.output.rewind();
@@ -89,7 +89,7 @@ impl Running {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Its name, how it has ended, the last that it has said.
+    /// Returns the name, the exit status and the last lines of output.
     pub(crate) fn tail(&mut self) -> String {
         let said = self.said();
         let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -104,7 +104,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Its children too: mpirun has some.
+        // Kills its children too: mpirun has some.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -112,11 +112,10 @@ impl Drop for Running {
     }
 }
 
-/// Ends every running program when this process is interrupted or told to end (SIGINT, SIGTERM, SIGHUP), and starts no
-/// more from then on.
+/// Kills every running program when this process receives SIGINT, SIGTERM or SIGHUP, and starts no more from then on.
 ///
 /// # Errors
-/// When the system does not let us, in words.
+/// When the system refuses an operation; a description.
 pub fn end_on_signal() -> Result<(), String> {
     ctrlc::set_handler(end_all).map_err(|error| error.to_string())
 }
@@ -137,7 +136,7 @@ fn end_all() {
     }
 }
 
-/// The groups of all programs that have not been dropped.
+/// The process groups of all programs that have not been dropped.
 #[derive(Debug)]
 struct Groups {
     running: BTreeSet<u32>,
@@ -150,8 +149,8 @@ fn groups() -> MutexGuard<'static, Groups> {
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The exit code that shells report for a command that was interrupted.
+/// Exit code that shells report for a command that was interrupted.
 const INTERRUPTED: u8 = 130;
 
-/// Lines that are shown of what a failed program has said.
+/// Number of output lines shown of a failed program.
 const TAIL_LINES: usize = 30;

@@ -1,4 +1,5 @@
-//! What a run is made of, all drawn from its seed: swarm style, so that some things are off and others extreme.
+//! The parts of a run, all generated from its seed: in the style of swarm testing, so that some features are off and
+//! others extreme.
 
 mod network;
 mod options;
@@ -12,21 +13,21 @@ pub use network::{Down, Trouble, Wiring};
 pub use options::Transport;
 pub use traffic::{Mix, Op, PlannedFailure, Receives};
 
-/// Which network a scenario is for: times and sizes differ.
+/// Type of network of a scenario: times and sizes depend on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// Simulated.
+    /// The simulated network.
     Fabric,
     /// Engines alone, with links between them.
     Engines,
     /// Real sockets on loopback.
     Sockets,
-    /// Memory that NICs of one machine share, and sockets until they do.
+    /// Memory that NICs of one machine share, and sockets until the memory is attached.
     Memory,
 }
 
 impl Place {
-    /// Whether time is the machine's.
+    /// Returns whether the network uses real time.
     pub const fn is_real(self) -> bool {
         matches!(self, Self::Sockets | Self::Memory)
     }
@@ -39,64 +40,65 @@ pub struct Link {
     pub hosts: [usize; 2],
     /// First packet sequence number in each direction.
     pub psns: [u32; 2],
-    /// Bytes of a full packet.
+    /// Payload bytes of a full packet.
     pub mtu: u32,
-    /// Entries of the send queues.
+    /// Entries of each send queue.
     pub sends: u32,
-    /// Entries of the receive queues, where there is no shared one.
+    /// Entries of each receive queue, when there is no shared one.
     pub receives: u32,
-    /// Reads and atomics served, and asked for, at a time.
+    /// Maximum Reads and atomics in flight, as requester and as responder.
     pub reads: u32,
-    /// Code of the wait of a receiver that is not ready.
+    /// Timer code of an RNR NAK.
     pub rnr_code: u8,
-    /// Which directions carry requests.
+    /// Directions that carry requests.
     pub active: [bool; 2],
-    /// What goes wrong for good, if anything does: in which direction, and at which of its requests.
+    /// Intended permanent failure, if any: its direction, the index of the request, and the type of failure.
     pub planned: Option<(usize, u64, PlannedFailure)>,
 }
 
-/// A run.
+/// A generated run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Where everything comes from.
+    /// Seed from which everything is generated.
     pub seed: u64,
-    /// Which network.
+    /// Type of network.
     pub place: Place,
     /// The transport.
     pub transport: Transport,
-    /// Another one, for every second connection.
+    /// Another transport, for every second connection.
     pub guest: Option<Transport>,
-    /// Network without faults.
+    /// The network without faults.
     pub wiring: Wiring,
-    /// What goes wrong on the way out of each host.
+    /// Faults on the outgoing link of each host.
     pub troubles: Vec<Trouble>,
     /// Connections.
     pub links: Vec<Link>,
-    /// Commands of NVMe beside the connections.
+    /// NVMe traffic beside the connections.
     pub drive: Option<DriveUse>,
-    /// Packets under way to each peer, at most.
+    /// Maximum packets in flight to each peer.
     pub peer_limit: Option<u64>,
-    /// Hosts share a receive queue among their queue pairs: entries of it.
+    /// Entries of a receive queue that all queue pairs of a host share; `None` for separate receive queues.
     pub shared_receives: Option<u32>,
-    /// One completion queue a host, or two a queue pair.
+    /// True for one completion queue per host, false for two per queue pair.
     pub shared_cq: bool,
-    /// Now and then a send queue is drained and goes on, and the bound of packets to a peer changes.
+    /// True when send queues are occasionally drained and resumed, and the limit of packets to a peer changes.
     pub restless: bool,
-    /// Connections that have failed are made again.
+    /// True when connections that have failed are established again.
     pub reconnects: bool,
-    /// Of a hundred buffers, so many are registered alone, by a key that is taken back when they are needed no more.
+    /// Percentage of buffers that are registered separately, by a key that is deregistered when they are no longer
+    /// needed.
     pub passing_percent: u64,
-    /// What is posted.
+    /// Distribution of the posted requests.
     pub mix: Mix,
-    /// Packets after which nothing new is posted.
+    /// Packets after which no new requests are posted.
     pub packets: u64,
 }
 
-/// Packets of a run whose senders aim at a delay that is shorter than what their network takes by itself, at most.
+/// Maximum packets of a run whose senders have a target delay shorter than the network's own delay.
 const CRAWLING_PACKETS: u64 = 500;
 
 impl Scenario {
-    /// The scenario of `seed` for the transport called `transport`.
+    /// Generates the scenario of `seed` for the transport called `transport`.
     pub fn draw(place: Place, transport: &str, seed: u64, packets: u64) -> Self {
         let streams = RandomStreams::new(seed);
         let random = &mut streams.stream("scenario");
@@ -117,8 +119,8 @@ impl Scenario {
         }
         let slowest = troubles.iter().map(Trouble::latest).max().unwrap_or_default();
         let transport = if place.is_real() { transport.aiming_beyond(slowest + slowest) } else { transport };
-        // Such senders end at their least window whatever they do, and stay there: a few packets show it, and each of
-        // them takes a hundred round trips. What comes late now and then is not counted.
+        // Such senders reach their minimum window in any case and stay there: a few packets are enough to test it, and
+        // each of them takes a hundred round trips. Occasional delays are not counted.
         let certain = troubles.iter().map(|trouble| trouble.delay).max().unwrap_or_default();
         let crawls = transport.aims_below((certain + wiring.least_delay(place)) * 2);
         let packets = if crawls { packets.min(CRAWLING_PACKETS) } else { packets };
@@ -147,43 +149,44 @@ impl Scenario {
         }
     }
 
-    /// The same with `option` of the transport as `value`, and without queue pairs of another transport.
+    /// Returns the scenario with `option` of the transport set to `value`, and without queue pairs of another
+    /// transport.
     ///
     /// # Panics
-    /// When the transport has no such option, or it no such value.
+    /// When the transport has no such option, or the value is invalid.
     #[must_use]
     pub fn alone_with(self, option: &'static str, value: &str) -> Self {
         let transport = self.transport.with(option, value).expect("an option of the transport, and a value of it");
         Self { transport, guest: None, ..self }
     }
 
-    /// The profile of the transport of the `link`-th connection.
+    /// Returns the profile of the transport of connection `link`.
     pub fn profile(&self, link: usize) -> Profile {
         let guest = self.guest.as_ref().filter(|_| link % 2 == 1);
         guest.unwrap_or(&self.transport).profile.clone()
     }
 }
 
-/// A host that uses a drive of another by NVMe.
+/// Parameters of a host that uses a drive of another host by NVMe.
 #[derive(Clone, Copy, Debug)]
 pub struct DriveUse {
-    /// The one that uses it, and the one that has it.
+    /// The initiator's host, and the target's host.
     pub hosts: [usize; 2],
-    /// Commands under way.
+    /// Maximum commands in flight.
     pub depth: u32,
-    /// How Reads travel: as a Push each way, or as a Pull.
+    /// Transfer of Reads: as a Push in each direction, or as a Pull.
     pub reads: NvmeReads,
-    /// The device's latency of a Read.
+    /// Latency of a Read in the device, in us.
     pub latency_us: u64,
-    /// Units that it serves at once.
+    /// Number of units that the device serves at the same time.
     pub queue: u32,
 }
 
 impl DriveUse {
-    /// Payload bytes of a packet: a unit's.
+    /// Payload bytes of a packet, equal to those of a unit.
     pub const MTU: u32 = 4_096;
 
-    /// One run in three has it, where Falcon is the transport and a unit fits a packet.
+    /// Generates NVMe traffic for one run in three, where Falcon is the transport and a unit fits a packet.
     fn draw(transport: &Transport, wiring: &Wiring, random: &mut RandomStream) -> Option<Self> {
         let carries = transport.profile.protocol.falcon().is_some() && wiring.mtu_at_most(Self::MTU) == Self::MTU;
         if !one_in(random, 3) || !carries {
@@ -230,12 +233,12 @@ impl Link {
     }
 }
 
-/// One of `choices`, each as likely as any other.
+/// Returns one of `choices`, with equal probability.
 pub(crate) fn pick<T: Copy>(random: &mut RandomStream, choices: &[T]) -> T {
     choices[random.below(choices.len() as u64) as usize]
 }
 
-/// True once in `count` times.
+/// Returns true with probability 1/`count`.
 pub(crate) fn one_in(random: &mut RandomStream, count: u64) -> bool {
     random.below(count) == 0
 }

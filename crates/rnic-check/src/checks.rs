@@ -1,4 +1,4 @@
-//! Every check, by name.
+//! Table of all checks, by name.
 
 pub mod arrows;
 pub mod banned;
@@ -24,15 +24,15 @@ use crate::tree::Tree;
 
 /// A rule over the whole tree.
 pub struct Check {
-    /// Its name: the one in findings, and that of its test in `tests/real_tree.rs`.
+    /// Name of the check, used in findings and for its test in `tests/real_tree.rs`.
     pub name: &'static str,
-    /// What holds when it finds nothing.
+    /// Condition that holds when the check has no findings.
     pub holds: &'static str,
-    /// Looks at the tree.
+    /// Function that checks the tree.
     pub run: fn(&Tree) -> Vec<Finding>,
 }
 
-/// Every check, in the order in which they are listed.
+/// Every check, in the order of their listing.
 pub const CHECKS: &[Check] = &[
     Check { name: "parses", holds: "every .rs and .toml file parses", run: parses::check },
     Check { name: "arrows", holds: "rooms depend only on the rooms that the table allows", run: arrows::check },

@@ -1,51 +1,52 @@
-//! Every case.
+//! All application test cases.
 //!
 //! `{host}` stands for the server's address and `{port}` for a free port.
 
-/// A run of programs.
+/// A test case: one run of a server and a client program.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// Its name: program, transport service, variant.
+    /// Name of the case: program, transport service, variant.
     pub name: &'static str,
-    /// The server's command line; empty when the client is all there is.
+    /// Command line of the server; empty when the case consists of the client alone.
     pub server: &'static str,
-    /// The client's.
+    /// Command line of the client.
     pub client: &'static str,
-    /// What shows that it has worked, beside exit codes.
+    /// Criterion of success, in addition to the exit codes.
     pub check: Check,
-    /// How long it may take, seconds.
+    /// Maximum duration, in seconds.
     pub seconds: u64,
-    /// The port that the server waits at, when it cannot be told another one.
+    /// Port on which the server listens, when it cannot be configured.
     pub port: Option<u16>,
-    /// Addresses without GIDs lead to the own host only.
+    /// True when the program uses addresses without GIDs, which reach the own host only.
     pub one_host: bool,
-    /// Unreliable services lose messages by design: not run where packets are lost.
+    /// False for unreliable services, which lose messages by design: such cases are not run where packets are lost.
     pub reliable: bool,
-    /// Part of `make test`.
+    /// True when the case is part of `make test`.
     pub quick: bool,
-    /// Programs that its scripts run.
+    /// Programs that the scripts of the case run.
     pub needs: &'static [&'static str],
 }
 
-/// What the output must say.
+/// Requirement on the output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Check {
-    /// Exit codes say enough.
+    /// No requirement: the exit codes are sufficient.
     Exit,
     /// The client's output contains this.
     Says(&'static str),
-    /// The lines of the client's output that begin with `result` are those of this command, which runs without us.
+    /// The lines of the client's output that begin with `result` equal those of this command, which runs without
+    /// OpenRNIC.
     AsWithout(&'static str),
 }
 
-/// Open MPI with UCX below and nothing else: `{mpirun}`.
+/// Open MPI over UCX only: `{mpirun}`.
 pub const MPIRUN: &str = "mpirun --allow-run-as-root --oversubscribe --mca pml ucx --mca btl ^openib,vader,tcp \
                           --mca osc ^rdma";
 
-/// Open MPI over the shared memory of its own: `{mpirun-alone}`.
+/// Open MPI over its own shared memory: `{mpirun-alone}`.
 pub const MPIRUN_ALONE: &str = "mpirun --allow-run-as-root --oversubscribe --mca pml ob1 --mca btl self,vader";
 
-/// The programs that a case needs.
+/// Returns the programs that a case needs.
 pub fn needs_of(case: &Case) -> Vec<&'static str> {
     let programs = [case.server, case.client].into_iter().filter_map(program_of);
     programs
@@ -71,7 +72,7 @@ const BASE: Case = Case {
     needs: &[],
 };
 
-/// A perftest program: the same line at both ends, and the server's address at the client's.
+/// Defines a perftest case: the same command line at both ends, plus the server's address at the client.
 macro_rules! perftest {
     ($name:literal, $line:literal $(, $field:ident: $value:expr)* $(,)?) => {
         #[allow(clippy::needless_update, reason = "a case may give every field")]
@@ -86,7 +87,7 @@ macro_rules! perftest {
     };
 }
 
-/// A pingpong of ibverbs-utils, which checks its data.
+/// Defines a pingpong case of ibverbs-utils, which checks its data.
 macro_rules! pingpong {
     ($name:literal, $line:literal $(, $field:ident: $value:expr)* $(,)?) => {
         Case {
@@ -100,7 +101,7 @@ macro_rules! pingpong {
     };
 }
 
-/// A test of qperf.
+/// Defines a qperf case.
 macro_rules! qperf {
     ($name:literal, $test:literal $(, $field:ident: $value:expr)* $(,)?) => {
         Case {
@@ -115,7 +116,7 @@ macro_rules! qperf {
     };
 }
 
-/// Settings of MPICH, with this scheme of rendezvous.
+/// Defines the settings of MPICH with this rendezvous scheme.
 macro_rules! mpich {
     ($scheme:literal) => {
         concat!("UCX_TLS=rc_verbs,ud_verbs,self MPIR_CVAR_NOLOCAL=1 UCX_RNDV_THRESH=8192 UCX_RNDV_SCHEME=", $scheme)
@@ -311,7 +312,7 @@ pub const CASES: &[Case] = &[
         check: Check::Says("every result right"),
         ..BASE
     },
-    // MPICH over UCX, without shared memory of its own: long messages are fetched, or written, by the NIC.
+    // MPICH over UCX, without its own shared memory: long messages are transferred by RDMA Read or RDMA Write.
     Case {
         name: "mpich allreduce, rendezvous by get",
         server: "",
@@ -328,7 +329,8 @@ pub const CASES: &[Case] = &[
         needs: &["mpicc.mpich"],
         ..BASE
     },
-    // Applications: their results are compared with those of a run without us, or they compare them.
+    // Applications: the test compares their results with those of a run without OpenRNIC, or they compare them
+    // themselves.
     Case {
         name: "LAMMPS over UCX rc",
         server: "",

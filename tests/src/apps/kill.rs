@@ -1,4 +1,4 @@
-//! One side is killed in the middle of its work: the other must notice and end, and nothing may be left behind.
+//! Kills one side during its work: the other side must detect it and exit, and no resources may be left behind.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use super::pair::Pair;
 use super::{Case, Check, Outcome, Place};
 use crate::leftovers;
 
-/// Programs that would go on for long.
+/// Programs that would run for a long time.
 pub const KILL_CASES: &[Case] = &[
     endless("kill ib_write_bw", "ib_write_bw -D 20 -p {port}", "ib_write_bw -D 20 -p {port} {host}"),
     endless("kill ib_read_bw", "ib_read_bw -D 20 -p {port}", "ib_read_bw -D 20 -p {port} {host}"),
@@ -30,7 +30,7 @@ const fn endless(name: &'static str, server: &'static str, client: &'static str)
     }
 }
 
-/// Kills the server or the client of `case` after `delay`; the other must end by itself within [`NOTICE`].
+/// Kills the server or the client of `case` after `delay`; the other side must exit by itself within [`NOTICE`].
 pub fn kill(case: &Case, place: &Place, server: bool, delay: Duration) -> Outcome {
     let before = leftovers::names();
     let mut pair = match Pair::start(case, place) {
@@ -50,5 +50,6 @@ pub fn kill(case: &Case, place: &Place, server: bool, delay: Duration) -> Outcom
     if left.is_empty() { Outcome::Passed(took) } else { Outcome::Failed(format!("left behind: {}", left.join(", "))) }
 }
 
-/// Verbs programs ask for half a second of retries; give a loaded machine time.
+/// Maximum time until the survivor exits: verbs programs request half a second of retries, and a loaded machine needs
+/// more time.
 const NOTICE: Duration = Duration::from_secs(10);

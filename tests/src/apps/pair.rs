@@ -1,4 +1,4 @@
-//! A server, a client, and their end.
+//! Starts a server and a client, waits until both exit, and judges the result.
 
 use std::fs;
 use std::net::TcpListener;
@@ -9,14 +9,14 @@ use super::catalogue::{MPIRUN, MPIRUN_ALONE};
 use super::{Case, Check, Conditions, Place, needs_of};
 use crate::running::Running;
 
-/// How a case ended.
+/// Result of a case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It did what it should, in so long.
+    /// The case succeeded; the duration of the run.
     Passed(Duration),
-    /// It did not; what was said.
+    /// The case failed; the output of the programs.
     Failed(String),
-    /// It was not run, and why.
+    /// The case was not run; the reason.
     Skipped(String),
 }
 
@@ -39,7 +39,7 @@ pub fn run(case: &Case, place: &Place) -> Outcome {
             Ok(mut pair) => pair.finish(case),
             Err(error) => Outcome::Failed(error),
         };
-        // perftest binds its port long before it listens there, and its client does not survive that it is rejected.
+        // perftest binds its port long before it listens there, and its client exits when its connection is rejected.
         match outcome {
             Outcome::Failed(why) if why.contains("REJECTED; error: 8") && Instant::now() < end => {}
             outcome => return outcome,
@@ -47,7 +47,7 @@ pub fn run(case: &Case, place: &Place) -> Outcome {
     }
 }
 
-/// Starts one side of a case: `line`, settings in front of the program, at `place`.
+/// Starts one side of a case at `place`; `line` is the command line, with environment settings in front of the program.
 fn launch(name: &'static str, line: &str, place: &Place, server: bool) -> Result<Running, String> {
     let mut command: Command = place.command(server);
     let (settings, words): (Vec<&str>, Vec<&str>) = split(line);
@@ -60,7 +60,7 @@ pub(super) struct Pair {
     server: Option<Running>,
     client: Running,
     start: Instant,
-    /// The results of the same work without us, where they are what counts.
+    /// Results of the same work without OpenRNIC, for cases that compare them.
     results: Option<Vec<String>>,
 }
 
@@ -86,13 +86,13 @@ impl Pair {
         Ok(Self { server, client, start, results })
     }
 
-    /// Kills the server or the client, as nothing but `kill -9` does.
+    /// Kills the server or the client with SIGKILL.
     pub(super) fn kill(&mut self, server: bool) {
         let victim = if server { self.server.as_mut().expect("the case has a server") } else { &mut self.client };
         victim.kill();
     }
 
-    /// The other one.
+    /// Returns the process that was not killed.
     pub(super) fn survivor(&mut self, killed_server: bool) -> &mut Running {
         if killed_server { &mut self.client } else { self.server.as_mut().expect("the case has a server") }
     }
@@ -107,7 +107,7 @@ impl Pair {
             }
             let failed = |status: Option<ExitStatus>| status.is_some_and(|status| !status.success());
             if failed(self.client.status()) || self.server.as_ref().is_some_and(|server| failed(server.status())) {
-                // The other end may have something to say about it.
+                // The other end may still print an error message.
                 std::thread::sleep(Duration::from_millis(300));
                 break;
             }
@@ -133,20 +133,20 @@ impl Pair {
     }
 }
 
-/// Settings in front of a program, and the program with its arguments.
+/// Splits a command line into the settings in front of the program, and the program with its arguments.
 fn split(line: &str) -> (Vec<&str>, Vec<&str>) {
     let words: Vec<&str> = line.split_whitespace().collect();
     let at = words.iter().position(|word| !word.contains('=')).unwrap_or(words.len());
     (words[..at].to_vec(), words[at..].to_vec())
 }
 
-/// A port that nobody uses just now.
+/// Returns a port that is not in use at the moment.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("it is bound").port()
 }
 
-/// Waits until the server waits for clients, over TCP or (the connection manager) UDP.
+/// Waits until the server accepts clients, over TCP or (the connection manager) UDP.
 pub(crate) fn wait_for_port(server: &mut Running, port: &str) -> Result<(), String> {
     let port: u16 = port.parse().expect("a number made above");
     let wanted = format!(":{port:04X}");
@@ -161,8 +161,8 @@ pub(crate) fn wait_for_port(server: &mut Running, port: &str) -> Result<(), Stri
             sockets.lines().any(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&wanted)))
         });
         if listens {
-            // The connection manager's port is bound a moment before anybody listens at it, and perftest does not
-            // survive a rejection.
+            // The connection manager's port is bound a moment before the program listens on it, and perftest exits on a
+            // rejection.
             std::thread::sleep(Duration::from_millis(200));
             return Ok(());
         }
@@ -171,7 +171,7 @@ pub(crate) fn wait_for_port(server: &mut Running, port: &str) -> Result<(), Stri
     Err(format!("the server does not listen\n  {}", server.tail()))
 }
 
-/// `line` with Open MPI, scripts and compiled programs for the names that stand for them.
+/// Returns `line` with Open MPI, scripts and compiled programs substituted for their placeholders.
 fn fill(line: &str, place: &Place) -> Result<String, String> {
     let mut line = line.replace("{mpirun}", MPIRUN).replace("{mpirun-alone}", MPIRUN_ALONE);
     for (name, compiler) in [("{collective}", "mpicc"), ("{collective-mpich}", "mpicc.mpich")] {
@@ -193,12 +193,12 @@ fn fill(line: &str, place: &Place) -> Result<String, String> {
     Ok(line)
 }
 
-/// Returns the lines of results in everything that was said.
+/// Returns the result lines of the output `said`.
 fn results(said: &str) -> Vec<String> {
     said.lines().filter_map(|line| line.strip_prefix("result ")).map(str::to_owned).collect()
 }
 
-/// The results of `line`, run without us.
+/// Returns the results of `line`, run without OpenRNIC.
 fn results_without(line: &str, place: &Place) -> Result<Vec<String>, String> {
     let mut words = line.split_whitespace();
     let program = words.next().ok_or("an empty command line")?;
@@ -218,7 +218,7 @@ fn compile_collective(compiler: &str, to: &std::path::Path) -> Result<(), String
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
-/// Scripts around applications.
+/// Scripts that run applications.
 const SCRIPTS: [(&str, &str); 3] = [
     ("{lammps}", include_str!("../../apps/lammps.sh")),
     ("{gromacs}", include_str!("../../apps/gromacs.sh")),

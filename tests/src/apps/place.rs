@@ -1,4 +1,4 @@
-//! Where and under what conditions programs run.
+//! The environment in which the programs run: hosts, network conditions, user.
 
 use std::fmt;
 use std::fs;
@@ -11,23 +11,23 @@ use tempfile::TempDir;
 
 use crate::cable::Cable;
 
-/// What surrounds the programs.
+/// Conditions under which the programs run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Conditions {
-    /// Loopback, as whoever runs the tests.
+    /// Loopback, as the user who runs the tests.
     Plain,
-    /// The same, with 1 % of all packets lost and 5 % overtaken.
+    /// As `Plain`, with 1 % of all packets lost and 5 % reordered.
     Lossy,
-    /// As user nobody with 8 MB of locked memory, in two network namespaces joined by a veth pair with an MTU of 1500
-    /// and the receive buffers of most distributions.
+    /// As user `nobody` with 8 MB of locked memory, in two network namespaces joined by a veth pair with an MTU of 1500
+    /// and the receive buffer sizes of most distributions.
     Confined,
 }
 
 impl Conditions {
-    /// All of them.
+    /// All conditions.
     pub const ALL: [Self; 3] = [Self::Plain, Self::Lossy, Self::Confined];
 
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -37,7 +37,7 @@ impl Conditions {
     }
 }
 
-/// Why a place could not be made.
+/// Reason for which an environment could not be set up.
 #[derive(Debug)]
 pub struct PlaceError(String);
 
@@ -53,13 +53,13 @@ impl From<io::Error> for PlaceError {
     }
 }
 
-/// A place that is ready. Dropped, it leaves nothing behind.
+/// A prepared environment. Dropping it removes everything that it created.
 #[derive(Debug)]
 pub struct Place {
     conditions: Conditions,
-    /// Copies of the command and the libraries, readable for everybody.
+    /// Copies of the command and the libraries, readable by every user.
     programs: TempDir,
-    /// The transport of reliable connections, if it is not the conditions' usual one.
+    /// Transport of reliable connections, if it differs from the default of the conditions.
     transport: Option<String>,
     /// Flags of `rnic run` from the command line.
     flags: Vec<String>,
@@ -67,11 +67,11 @@ pub struct Place {
 }
 
 impl Place {
-    /// Prepares `conditions` for the `rnic` command in `bin`, whose libraries stand in `lib/rnic` beside it, with
-    /// another `transport` than usual if one is named.
+    /// Prepares `conditions` for the `rnic` command in `bin`, whose libraries are in `lib/rnic` beside it; `transport`
+    /// replaces the default transport if it is given.
     ///
     /// # Errors
-    /// When the command is not there, or the system does not let us.
+    /// When the command does not exist, or the system refuses an operation.
     pub fn prepare(
         conditions: Conditions,
         bin: &Path,
@@ -98,12 +98,12 @@ impl Place {
         Ok(Self { conditions, programs, transport, flags, confinement })
     }
 
-    /// The conditions.
+    /// Returns the conditions.
     pub fn conditions(&self) -> Conditions {
         self.conditions
     }
 
-    /// The server's address.
+    /// Returns the server's address.
     pub fn host(&self) -> String {
         match &self.confinement {
             Some(_) => Cable::ADDRESSES[0].to_owned(),
@@ -111,12 +111,12 @@ impl Place {
         }
     }
 
-    /// A directory that everybody may use, gone with the place.
+    /// Returns a directory that every user may use; it is removed with this environment.
     pub fn scratch(&self) -> &Path {
         self.programs.path()
     }
 
-    /// A command that runs under `rnic run` here: the server's side, or the client's.
+    /// Returns a command that runs under `rnic run` in this environment, for the server's side or the client's.
     pub fn command(&self, server: bool) -> Command {
         let rnic = self.programs.path().join("rnic");
         let mut command = match &self.confinement {
@@ -142,14 +142,14 @@ impl Place {
     }
 }
 
-/// An address of this machine that is not loopback, as libfabric wants it; loopback where there is no other.
+/// Returns an address of this machine that is not loopback, as libfabric requires; loopback when there is no other.
 fn own_address() -> String {
     let others = rnic_host::local_addresses().unwrap_or_default();
     let address = others.iter().find(|address| address.ip.is_ipv4() && !address.is_loopback);
     address.map_or_else(|| "127.0.0.1".to_owned(), |address| address.ip.to_string())
 }
 
-/// A cable between two network namespaces, and small receive buffers meanwhile.
+/// A virtual cable between two network namespaces, and small receive buffers while it exists.
 #[derive(Debug)]
 struct Confinement {
     cable: Cable,

@@ -1,7 +1,7 @@
-//! Engines alone, as a backend: links without switches from every host to every other, nothing else in between.
+//! Engines alone, as a backend: direct links from every host to every other, without switches or other components.
 //!
-//! Here are fewer things than on the fabric, so that more packets fit into an hour, and payload that Falcon keeps is
-//! counted: whatever is kept is let go once.
+//! This backend has fewer components than the fabric, so that more packets are processed per hour. It counts the
+//! payload that Falcon keeps: all kept payload must be released exactly once.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
@@ -28,16 +28,16 @@ struct Host {
     engine: Engine,
     pd: PdId,
     regions: Vec<Region>,
-    /// Payload that has come before its turn.
+    /// Payload that arrived out of order and is kept until its turn.
     kept: BTreeMap<u64, Vec<u8>>,
-    /// The link is busy until then.
+    /// Time until which the link is busy.
     busy_until: Time,
     trouble: Trouble,
     in_burst: bool,
     random: RandomStream,
 }
 
-/// A packet of either family.
+/// A packet of either protocol family.
 #[derive(Clone)]
 enum Any {
     Roce { format: Format, packet: Packet },
@@ -68,14 +68,14 @@ pub struct Engines {
     hash: DefaultHasher,
 }
 
-/// Where a region's bytes are for the engine: each has its own range.
+/// Address distance between the regions: the engine sees each region in its own range.
 const REGION_STRIDE: u64 = 1 << 32;
 
 impl Engines {
-    /// The hosts of `scenario`.
+    /// Creates the hosts of `scenario`.
     ///
     /// # Panics
-    /// Never: a new engine has room for a protection domain.
+    /// Never: a new engine has space for a protection domain.
     pub fn new(scenario: &Scenario) -> Self {
         let streams = RandomStreams::new(scenario.seed);
         let rate = BitRate::gbps(scenario.wiring.rate_gbps);
@@ -111,7 +111,7 @@ impl Engines {
         self.events.insert((at, self.count), event);
     }
 
-    /// Lets everything leave that may.
+    /// Transmits packets of `from` while its link is free.
     fn pump(&mut self, from: usize) {
         while self.hosts[from].busy_until <= self.now {
             let Some((to, kind, flying)) = self.hosts[from].next_packet(self.now, from) else { return };
@@ -148,7 +148,7 @@ impl Engines {
         }
     }
 
-    /// What happens next, if it does by `until`.
+    /// Processes the next event if it occurs by `until`; returns whether there was one.
     fn step(&mut self, until: Time) -> bool {
         let event = self.events.first_key_value().map(|((at, _), _)| *at);
         let timers = self.hosts.iter().map(|host| host.engine.next_timeout().map(|at| at.max(self.now)));
@@ -181,7 +181,7 @@ impl Engines {
 }
 
 impl Host {
-    /// The next packet, whom it is for and what sort it is.
+    /// Returns the next packet, its destination and its type.
     fn next_packet(&mut self, now: Time, from: usize) -> Option<(usize, TransmitKind, Flying)> {
         let (to, kind, packet) = match self.engine.transmit(now)? {
             Departure::Roce(transmit) => {
@@ -206,7 +206,8 @@ impl Host {
         Some((to, kind, Flying { from, to, packet, payload }))
     }
 
-    /// By how much a packet that leaves at `at` is late, once or twice; never when it is lost.
+    /// Returns the extra delay of each copy of a packet that is sent at `at`: none when it is lost, two when it is
+    /// duplicated.
     fn fate(&mut self, at: Time, is_ack: bool) -> [Option<Duration>; 2] {
         let Self { trouble, random, in_burst, .. } = self;
         *in_burst = if *in_burst { random.below(8) > 0 } else { random.chance(trouble.burst) };
@@ -224,7 +225,7 @@ impl Host {
     }
 }
 
-/// The packet as it comes out of bytes.
+/// Encodes the packet to bytes and returns the result of decoding them.
 fn encode_and_decode(packet: &falcon::Packet, payload: &[u8]) -> falcon::Packet {
     let mut headers = [0; falcon::HEADERS_MAX];
     let len = codec::encode_headers(packet, &mut headers).expect("the engine's packets can be encoded");
@@ -241,7 +242,7 @@ fn place(segment: &Segment) -> (usize, core::ops::Range<usize>) {
     ((segment.local / REGION_STRIDE) as usize, start..start + segment.len as usize)
 }
 
-/// A received packet's way into memory.
+/// Memory access of a received packet.
 struct Ram<'a> {
     regions: &'a mut [Region],
     payload: &'a [u8],
@@ -350,7 +351,7 @@ impl Backend for Engines {
 
     fn deregister(&mut self, host: usize, region: RegionId) {
         let key = self.hosts[host].regions[region.0].key;
-        // A peer may have taken it back.
+        // A peer may have invalidated it already.
         let _ = self.with_engine(host, |engine, _| engine.objects_mut().deregister(key));
     }
 
@@ -447,7 +448,7 @@ impl Backend for Engines {
         let until = self.now + REST;
         self.advance(until.since(self.now));
         if !self.events.is_empty() {
-            return Err(format!("packets are still under way after {REST}"));
+            return Err(format!("packets are still in flight after {REST}"));
         }
         for (number, host) in self.hosts.iter().enumerate() {
             if !host.engine.falcon_stats().is_none_or(|stats| stats.is_idle) {
@@ -461,15 +462,16 @@ impl Backend for Engines {
 /// First address of the first region.
 const ADDRESS: u64 = 0x1000_0000;
 
-/// Around a payload, about.
+/// Approximate bytes of headers and framing around a payload.
 const FRAME_BYTES: u64 = 100;
 
-/// Things that can happen in an instant.
+/// Maximum number of events at one instant.
 const STEPS_MAX: u32 = 1_000_000;
 
-/// Swift may leave so much between two packets where delays are a hundred times its target: a round trip of 400 us by a
-/// window of 1/1024. Dozens of those.
+/// Time without progress after which a run is considered stuck: dozens of the longest interval that Swift leaves
+/// between two packets where delays are a hundred times its target (a round trip of 400 us divided by a window of
+/// 1/1024).
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Longer than any delay that scenarios draw.
+/// Final waiting time: longer than any delay that scenarios generate.
 const REST: Duration = Duration::from_secs(2);

@@ -22,15 +22,16 @@ struct Region {
 /// Hosts in a simulated network.
 pub struct Fabric {
     simulation: Simulation,
-    /// The body's n-th host is the fabric's n times this.
+    /// Host n of the test driver is host n times this number of the fabric.
     stride: usize,
     regions: Vec<Vec<Region>>,
     speaks_falcon: bool,
 }
 
 impl Fabric {
-    /// The network of `plan`, whose workload must be `manual` and whose payload must be checked. The body gets every
-    /// `stride`-th host. With odd seeds the network is in two parts, which must make no difference.
+    /// Creates the network of `plan`, whose workload must be `manual` and whose payload must be checked. The test
+    /// driver uses every `stride`-th host. With odd seeds the network is simulated in two parts, which must make no
+    /// difference.
     ///
     /// # Errors
     /// When the plan cannot be run.
@@ -42,12 +43,12 @@ impl Fabric {
         Ok(Self { simulation, stride, regions, speaks_falcon })
     }
 
-    /// The simulation itself, for a capture.
+    /// Returns mutable access to the simulation, for a packet capture.
     pub fn simulation(&mut self) -> &mut Simulation {
         &mut self.simulation
     }
 
-    /// A host's number in the fabric.
+    /// Returns the number of a host in the fabric.
     fn at(&self, host: usize) -> u32 {
         (host * self.stride) as u32
     }
@@ -110,7 +111,7 @@ impl Backend for Fabric {
 
     fn deregister(&mut self, host: usize, region: RegionId) {
         let key = self.region_at(host, region).key;
-        // A peer may have taken it back.
+        // A peer may have invalidated it already.
         let _ = self.with_engine(host, |engine, _| engine.objects_mut().deregister(key));
     }
 
@@ -212,7 +213,7 @@ impl Backend for Fabric {
     }
 
     fn finish(&mut self) -> Result<Option<String>, String> {
-        // Timers of congestion control run out; nothing else has anything to do.
+        // Timers of congestion control expire; no other activity may occur.
         let until = self.simulation.now() + REST;
         self.simulation.advance(until);
         if !self.simulation.is_at_rest() {
@@ -226,7 +227,7 @@ impl Backend for Fabric {
 }
 
 impl Fabric {
-    /// What queue pairs share to recover with is free when they are quiet.
+    /// Checks that the recovery resources that queue pairs share are free when the queue pairs are idle.
     fn check_pools(&self) -> Result<(), String> {
         for host in 0..self.regions.len() {
             let engine = self.simulation.engine(host as u32);
@@ -242,11 +243,12 @@ impl Fabric {
     }
 }
 
-/// Hundreds of the longest timeouts that scenarios draw.
+/// Time without progress after which a run is considered stuck: hundreds of the longest timeouts that scenarios
+/// generate.
 const PATIENCE: Duration = Duration::from_ms(500);
 
-/// Swift may leave as much between packets as between engines alone.
+/// The same with Falcon: Swift may leave intervals between packets as long as in the backend of engines alone.
 const PATIENCE_WITH_FALCON: Duration = Duration::from_secs(20);
 
-/// Longer than any delay that scenarios draw.
+/// Final waiting time: longer than any delay that scenarios generate.
 const REST: Duration = Duration::from_secs(2);

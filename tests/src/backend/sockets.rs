@@ -23,8 +23,8 @@ struct Host {
 }
 
 impl Host {
-    /// Packets that have left it: all, but where NICs share their machine, and ask each other now and then who they
-    /// are, those of queue pairs.
+    /// Returns the number of packets sent. Where NICs share their machine's memory, they also send occasional identity
+    /// requests; there, only the packets of queue pairs are counted.
     fn packets_sent(&self) -> u64 {
         let EngineStats { packets_sent, packets_retransmitted, acks_sent, .. } = *self.nic.engine_stats();
         match self.nic.config().shared {
@@ -41,11 +41,11 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// A NIC for each of `configs`, each knowing all others. Those that share their machine each have an address of it
-    /// by which the others know them.
+    /// Creates a NIC for each of `configs`, each of which knows all others. NICs that share their machine each have an
+    /// address of it, by which the others know them.
     ///
     /// # Errors
-    /// When a socket cannot be had.
+    /// When a socket cannot be opened.
     pub fn new(configs: Vec<NicConfig>) -> Result<Self, NicError> {
         let mut hosts = Vec::new();
         for config in configs {
@@ -80,7 +80,7 @@ impl Sockets {
     }
 }
 
-/// The address of host number `host` of this machine.
+/// Returns the address of host number `host` of this machine.
 fn own(host: usize) -> IpAddr {
     Ipv4Addr::from_bits(Ipv4Addr::new(127, 0, 1, 0).to_bits() + host as u32).into()
 }
@@ -244,7 +244,8 @@ impl Backend for Sockets {
 }
 
 impl Sockets {
-    /// Lets so much time pass. Time that this process is off its core is not counted: hosts do nothing in it.
+    /// Runs the hosts for `span`. Time during which this process is descheduled is not counted, because the hosts do
+    /// nothing in it.
     fn run_for(&mut self, span: Duration) {
         let mut passed = Duration::ZERO;
         while passed < span {
@@ -257,14 +258,15 @@ impl Sockets {
     }
 }
 
-/// Packets beyond which some ring has been attached: those before take UDP.
+/// Number of packets after which some ring must have been attached: earlier packets use UDP.
 const MANY: u64 = 2_000;
 
-/// Hosts do all that they have to do in less, when nobody takes the core away.
+/// Maximum duration counted for one iteration: hosts need less for all their work, unless the process is descheduled.
 const TURN_MAX: Duration = Duration::from_us(100);
 
-/// A process may be off its core for long on a busy machine.
+/// Time without progress after which a run is considered stuck: a process may be descheduled for long on a busy
+/// machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Longer than any delay that scenarios draw for sockets, and than an acknowledgement needs.
+/// Final waiting time: longer than any delay that scenarios generate for sockets, and than an acknowledgement needs.
 const REST: Duration = Duration::from_ms(4);

@@ -9,13 +9,13 @@ use clap::Parser;
 use rnic_conformance::apps::{self, CASES, Conditions, KILL_CASES, Outcome, Place};
 use rnic_conformance::running;
 
-/// Unmodified RDMA programs on the library, under several conditions.
+/// Runs unmodified RDMA programs on the library, under several conditions.
 #[derive(Parser, Debug)]
 struct Args {
-    /// Where the rnic command is, with its libraries in `lib/rnic` beside it
+    /// Directory of the rnic command, with its libraries in `lib/rnic` beside it
     #[arg(long, default_value = "target/release")]
     bin: PathBuf,
-    /// Conditions to run under: plain, lossy, confined; all when none is named
+    /// Conditions to run under: plain, lossy, confined; all when none is given
     #[arg(long)]
     under: Vec<String>,
     /// Only cases whose names contain this
@@ -24,7 +24,7 @@ struct Args {
     /// Only the cases that `make test` runs
     #[arg(long)]
     quick: bool,
-    /// The transport of reliable connections, instead of the usual one
+    /// Transport of reliable connections, instead of the default
     #[arg(long)]
     transport: Option<String>,
     /// A flag for `rnic run`, e.g. --flag=--bypass=off; may be repeated
@@ -33,7 +33,7 @@ struct Args {
     /// List the cases
     #[arg(long)]
     list: bool,
-    /// Programs that are not installed count as failures
+    /// Count programs that are not installed as failures
     #[arg(long)]
     require_all: bool,
 }
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Each side of each endless case, killed early and late.
+/// Runs each endless case and kills each side, shortly after the start and later.
 fn killings<'a>(args: &'a Args, place: &'a Place) -> impl Iterator<Item = (String, Outcome)> + 'a {
     let chosen = KILL_CASES.iter().filter(|case| !args.quick && case.name.contains(&args.only));
     chosen.flat_map(move |case| {

@@ -1,4 +1,4 @@
-//! Real NICs under everything at once: `make soak`.
+//! Runs real NICs under random loads and faults: `make soak`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -9,25 +9,25 @@ use clap::Parser;
 use rnic_conformance::running;
 use rnic_conformance::soak::{Role, Stage, Step, Verdict};
 
-/// Loads and troubles, drawn at random, on real NICs; data compared, leaks looked for.
+/// Random loads and faults on real NICs, with comparison of data and checks for leaks.
 #[derive(Parser, Debug)]
 struct Args {
-    /// Where the rnic command is, with its libraries in `lib/rnic` beside it
+    /// Directory of the rnic command, with its libraries in `lib/rnic` beside it
     #[arg(long, default_value = "target/release")]
     bin: PathBuf,
-    /// No further step begins after so many seconds
+    /// Start no further step after so many seconds
     #[arg(long, default_value_t = 600)]
     seconds: u64,
-    /// Decides about every step; without it, the clock decides
+    /// Seed that determines every step; derived from the clock when not given
     #[arg(long)]
     seed: Option<u64>,
-    /// Do this step alone
+    /// Run this step alone
     #[arg(long, requires = "seed")]
     step: Option<u64>,
-    /// Say what the steps are, and do none
+    /// Print the steps without running them
     #[arg(long)]
     list: bool,
-    /// Be a part of a step
+    /// Run as a part of a step (internal)
     #[arg(long, hide = true, num_args = 1..)]
     role: Vec<String>,
 }
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Does a step and says how it went; the index of what is counted.
+/// Performs a step and prints its result; returns the index of the counter to increment.
 fn perform(stage: &mut Stage, args: &Args, seed: u64, number: u64) -> usize {
     let step = &Step::draw(seed, number);
     let start = Instant::now();
@@ -111,7 +111,7 @@ fn perform(stage: &mut Stage, args: &Args, seed: u64, number: u64) -> usize {
     }
 }
 
-/// The command that does it again.
+/// Returns the command that repeats the run.
 fn again(args: &Args, seed: u64, what: &str) -> String {
     let profile = if cfg!(debug_assertions) { "" } else { "--release " };
     let bin = args.bin.display();
@@ -135,6 +135,6 @@ fn play(words: &[String]) -> ExitCode {
 }
 
 fn say(line: &str) {
-    // The reader has closed the other end.
+    // Writing fails when the reader has closed the other end.
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }

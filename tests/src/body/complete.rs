@@ -1,4 +1,4 @@
-//! Completions of requests: in order, once, with the right status; and what they promise is so.
+//! Checks completions of requests: in order, once, with the correct status, and with the promised effect on memory.
 
 use rnic_engine::{Completion, CqId, WcOpcode, WcStatus};
 use rnic_policy::Protocol;
@@ -10,7 +10,7 @@ use crate::backend::Backend;
 use crate::log::Happened;
 use crate::scenario::{Op, PlannedFailure};
 
-/// Marks the numbers of receives.
+/// Marks the work request ids of receives.
 pub(super) const RECEIVE: u64 = 1 << 63;
 
 impl<B: Backend> Body<'_, B> {
@@ -40,7 +40,7 @@ impl<B: Backend> Body<'_, B> {
             }
             return self.fall(end, next);
         }
-        // Requests before this one have succeeded silently.
+        // Unsignalled requests before this one have succeeded.
         loop {
             let next = self.ends[end].ops.pop_front().ok_or("nothing like it is posted")?;
             if next.index == index {
@@ -67,7 +67,7 @@ impl<B: Backend> Body<'_, B> {
             return self.fall(end, request);
         }
         if !request.signalled {
-            return Err("nobody asked for it".to_owned());
+            return Err("no request asked for it".to_owned());
         }
         if let Some(planned) = request.planned {
             return Err(format!("it cannot succeed: {planned:?}"));
@@ -79,7 +79,7 @@ impl<B: Backend> Body<'_, B> {
         self.succeed(end, request)
     }
 
-    /// Whether the first request that does not succeed may be this one, and fail like this.
+    /// Checks whether the first request that does not succeed may be this one, with this status.
     fn check_failure(&self, end: usize, request: &Posted, status: WcStatus) -> Result<(), String> {
         if let Some(planned) = request.planned
             && status == planned.status()
@@ -91,7 +91,7 @@ impl<B: Backend> Body<'_, B> {
             return Ok(());
         }
         let [own, other] = [end, end ^ 1].map(|end| self.ends[end].met_failure());
-        // The other end's refusal, or a program that gives up, ends this direction too, wherever it is.
+        // A refusal at the other end, or a program that gives up, also ends this direction, at any request.
         let is_flushed = status == WcStatus::WrFlushed;
         if is_flushed
             && (other.is_some()
@@ -99,7 +99,7 @@ impl<B: Backend> Body<'_, B> {
         {
             return Ok(());
         }
-        // RoCE: what was asked before a refused request cannot be asked again when its answer is lost.
+        // RoCE: a fetch posted before a refused request cannot be requested again when its response is lost.
         let is_shared = self.scenario.profile(end / 2).protocol == Protocol::Roce;
         let is_fetch = matches!(request.check, Check::Fetched(_) | Check::Found(_) | Check::Ticket);
         if is_shared && is_fetch && own.is_some() && status == WcStatus::RetryExceeded {
@@ -108,7 +108,7 @@ impl<B: Backend> Body<'_, B> {
         Err(format!("of request {} ({:?}), whose planned is {:?}", request.index, request.op, request.planned))
     }
 
-    /// A request has succeeded: what it promises must be so.
+    /// Handles the success of a request: checks the effect that it promises.
     pub(super) fn succeed(&mut self, end: usize, request: Posted) -> Result<(), String> {
         self.tally.succeeded += 1;
         let (here, there) = (self.ends[end].host, self.ends[end ^ 1].host);
@@ -157,7 +157,7 @@ impl<B: Backend> Body<'_, B> {
         }
     }
 
-    /// The target holds what was written, or what was written over it.
+    /// Checks that the target holds what was written, or a later version.
     fn check_written(&mut self, end: usize, request: &Posted, seed: u64) -> Result<(), String> {
         let Some(target) = request.target else { return Ok(()) };
         let versions = &self.ends[end].targets.get(&target).expect("targets are known while in use").versions;
@@ -166,7 +166,7 @@ impl<B: Backend> Body<'_, B> {
         self.memory.check_versions(self.backend, there, (target, request.len), &versions[since..])
     }
 
-    /// A request that did not succeed is kept until nothing can write to its memory any more.
+    /// Records a request that did not succeed; it is kept until its memory can no longer be written.
     fn fall(&mut self, end: usize, request: Posted) -> Result<(), String> {
         self.tally.failed += 1;
         if request.check_is_ticket() {
@@ -176,7 +176,7 @@ impl<B: Backend> Body<'_, B> {
         Ok(())
     }
 
-    /// What has failed and been flushed: memory holds what was there, or what was to come, byte by byte.
+    /// Checks the memory of failed and flushed requests: each byte holds the old value or the value to be transferred.
     pub(super) fn check_fallen(&mut self, end: usize) -> Result<(), String> {
         let (here, there) = (self.ends[end].host, self.ends[end ^ 1].host);
         for request in std::mem::take(&mut self.ends[end].fallen) {
@@ -200,10 +200,10 @@ impl<B: Backend> Body<'_, B> {
         self.memory.release(self.backend, there, block).map(|_| ())
     }
 
-    /// A connection has met its end.
+    /// Starts the teardown of a connection that has failed.
     fn begin_to_die(&mut self, end: usize) {
-        // The other end of a refusal fails first, and one that vanishes knows before all others: the completion at the
-        // requester says how the connection ends.
+        // The other end of a refusal fails first, and an end that vanishes knows of it before any other: the completion
+        // at the requester determines how the connection ends.
         let other = &self.ends[end ^ 1];
         let has_vanished =
             other.planned.is_some_and(|(at, planned)| planned == PlannedFailure::PeerVanishes && other.posted >= at);
@@ -221,7 +221,7 @@ impl Posted {
 }
 
 impl PlannedFailure {
-    /// How the request ends.
+    /// Returns the completion status of the request.
     fn status(self) -> WcStatus {
         if Self::DENIED.contains(&self) {
             WcStatus::RemoteAccess
@@ -234,7 +234,7 @@ impl PlannedFailure {
         }
     }
 
-    /// It is wrong at the requester already.
+    /// Returns whether the request is invalid at the requester already.
     pub(super) fn is_local(self) -> bool {
         matches!(self, Self::WriteLocalKey | Self::SendLocalRange | Self::ReadLocalKey)
     }

@@ -1,4 +1,4 @@
-//! Drawing a request: what it does, with which memory, and what must come of it.
+//! Generates a random request: its operation, its memory, and its expected result.
 
 use rnic_engine::{Access, RemoteMemory, SendOp, WcFlags, WcOpcode};
 
@@ -18,7 +18,7 @@ pub(super) struct Draft {
     pub(super) fenced: bool,
 }
 
-/// The parts of the body that requests are drawn from, and how.
+/// The parts of the test driver from which requests are generated.
 pub(super) struct Drafts<'d, B> {
     pub(super) backend: &'d mut B,
     pub(super) scenario: &'d Scenario,
@@ -28,7 +28,7 @@ pub(super) struct Drafts<'d, B> {
 }
 
 impl<B: Backend> Drafts<'_, B> {
-    /// Draws a Write of no bytes with a signal.
+    /// Generates a signalled Write of no bytes.
     pub(super) fn draft_nothing(&mut self, end: usize) -> Draft {
         let remote = RemoteMemory { addr: 3, rkey: 0xbad };
         let request = SendOp::Write { remote, immediate: None };
@@ -36,7 +36,7 @@ impl<B: Backend> Drafts<'_, B> {
         Draft { posted: Posted { signalled: true, ..posted }, request, message: None, fenced: false }
     }
 
-    /// Draws a request of this kind; `None` when there is no memory for it.
+    /// Generates a request of this type; `None` when there is no memory for it.
     pub(super) fn draft(&mut self, end: usize, op: Op) -> Result<Option<Draft>, String> {
         match op {
             Op::Write | Op::WriteImm => self.draft_write(end, op),
@@ -55,7 +55,7 @@ impl<B: Backend> Drafts<'_, B> {
         self.memory.pieces(self.backend, *host, len, source, random)
     }
 
-    /// Allocates memory at the end for an atomic's answer.
+    /// Allocates memory at the end for the response of an atomic.
     pub(super) fn word_piece(&mut self, end: usize) -> Result<Option<Pieces>, String> {
         let End { host, random, .. } = &mut self.ends[end];
         self.memory.word_piece(self.backend, *host, random)
@@ -71,7 +71,7 @@ impl<B: Backend> Drafts<'_, B> {
         self.memory.remote(self.ends[end ^ 1].host, block)
     }
 
-    /// Gives memory at the other end back, for the request was not drawn.
+    /// Releases memory at the other end, because the request was not generated.
     fn give_back(&mut self, end: usize, target: BlockId) -> Result<(), String> {
         self.memory.release(self.backend, self.ends[end ^ 1].host, target).map(|_| ())
     }
@@ -122,7 +122,7 @@ impl<B: Backend> Drafts<'_, B> {
         }
         if let Some(target) = invalidates {
             let rkey = self.memory.key_of(self.ends[end ^ 1].host, target);
-            // What was read is invalidated; a Read is over before what is behind a fence.
+            // Invalidates the key of memory that a Read used; the fence ensures that the Read is complete before.
             (request, fenced) = (SendOp::SendInvalidate { rkey }, true);
             message.flags |= WcFlags::WITH_INV;
             message.word = rkey;
@@ -139,7 +139,8 @@ impl<B: Backend> Drafts<'_, B> {
         Ok(Some(Draft { posted, request, message: Some(message), fenced }))
     }
 
-    /// What a Read under way reads by a key of its own, which is to be invalidated: from now on nothing else uses it.
+    /// Returns the target of a Read in flight that uses a separate key, which is to be invalidated; no later request
+    /// uses the target.
     fn read_before(&mut self, end: usize) -> Option<BlockId> {
         let there = self.ends[end ^ 1].host;
         let is_read = |of: &End, op: &Posted| {
@@ -187,7 +188,8 @@ impl<B: Backend> Drafts<'_, B> {
         Ok(Some(Draft { posted, request, message: None, fenced }))
     }
 
-    /// Only behind a read, and behind a fence: two Writes to one place may be placed in any order.
+    /// Generates a fenced Write over memory that an earlier read uses; only behind a read and with a fence, because two
+    /// Writes to one location may be placed in any order.
     fn draft_overwrite(&mut self, end: usize) -> Result<Option<Draft>, String> {
         let is_read_last = |end: &End, op: &Posted| {
             let target = op.target.and_then(|target| end.targets.get(&target));
@@ -207,7 +209,8 @@ impl<B: Backend> Drafts<'_, B> {
         Ok(Some(Draft { posted, request, message: None, fenced: true }))
     }
 
-    /// What a read brings leaves again from where it came to: the fence sees to it that it has come.
+    /// Generates a fenced Write whose source is the local buffer of an earlier read; the fence ensures that the read is
+    /// complete.
     fn draft_echo(&mut self, end: usize) -> Result<Option<Draft>, String> {
         let Some(before) = self.ends[end].earlier(|_, op| matches!(op.check, Check::Fetched(_))) else {
             return self.draft_write(end, Op::Write);
@@ -241,7 +244,7 @@ impl<B: Backend> Drafts<'_, B> {
                 request = |remote, _, add| SendOp::FetchAdd { remote, add };
             } else {
                 if one_in(random, 4) {
-                    // It finds another value than it expects, and changes nothing.
+                    // The compare value does not match, so that the operation changes nothing.
                     first ^= 1 << random.below(64);
                 } else {
                     word.value = second;

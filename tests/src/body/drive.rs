@@ -1,7 +1,8 @@
-//! Commands of NVMe beside the connections of RDMA: an initiator at one host, a namespace and its target at another.
+//! NVMe commands beside the RDMA connections: an initiator at one host, a namespace and its target at another.
 //!
-//! Commands that touch the same blocks are never under way together, so that a model of the blocks says what each Read
-//! brings and what the drive holds in the end. Some reach beyond the namespace's last block, and fail alone.
+//! Commands on the same blocks are never in flight together, so that a model of the blocks predicts the data of each
+//! Read and the final content of the drive. Some commands exceed the last block of the namespace; only these commands
+//! fail.
 
 use std::sync::Arc;
 
@@ -16,45 +17,45 @@ use rnic_wire::Qpn;
 use crate::backend::{Backend, RegionId};
 use crate::scenario::DriveUse;
 
-/// A command under way.
+/// A command in flight.
 #[derive(Clone, Copy, Debug)]
 struct Command {
     writes: bool,
     first: u64,
     blocks: u32,
-    /// It reaches beyond the last block.
+    /// True when it exceeds the last block.
     fails: bool,
 }
 
-/// A host that uses a drive of another.
+/// An NVMe connection: a host that uses a drive of another host.
 pub(super) struct Drive {
     plan: DriveUse,
     qpns: [Qpn; 2],
     cq: CqId,
-    /// Memory of commands, and of the namespace.
+    /// Memory of the commands, and of the namespace.
     regions: [RegionId; 2],
-    /// What the namespace holds when all that is under way is done.
+    /// Content of the namespace after completion of all commands in flight.
     model: Vec<u8>,
-    /// Commands under way, by their place in memory.
+    /// Commands in flight, by their slot in memory.
     under_way: Vec<Option<Command>>,
     random: RandomStream,
     pub(super) done: u64,
 }
 
-/// Bytes of a block, as a power of two.
+/// Bytes of a block, as the exponent of a power of two.
 const BLOCK_LOG2: u32 = 9;
-/// Blocks of the namespace.
+/// Number of blocks of the namespace.
 const BLOCKS: u64 = 512;
-/// Blocks of a command, at most.
+/// Maximum number of blocks of a command.
 const COMMAND_MAX: u32 = 40;
 const COMMAND_BYTES: usize = (COMMAND_MAX as usize) << BLOCK_LOG2;
 const NUMBER: u16 = 5;
-/// Of a hundred commands, so many reach beyond the last block.
+/// Percentage of commands that exceed the last block.
 const BEYOND_PERCENT: u64 = 3;
 const OUT_OF_RANGE: u16 = 0x80;
 
 impl Drive {
-    /// Connects what `plan` says, by `transport`; returns it, and its completion queue's host.
+    /// Connects the hosts of `plan` by `transport`.
     pub(super) fn new(
         backend: &mut impl Backend,
         plan: DriveUse,
@@ -121,20 +122,20 @@ impl Drive {
         Self { plan, qpns, cq: cqs[0], regions: [memory, namespace], model, under_way, random, done: 0 }
     }
 
-    /// Returns whether it has a queue pair `qpn` at `host`.
+    /// Returns whether `qpn` at `host` is one of its queue pairs.
     pub(super) fn owns(&self, host: usize, qpn: Qpn) -> bool {
         (0..2).any(|side| (self.plan.hosts[side], self.qpns[side]) == (host, qpn))
     }
 
-    /// Returns how many commands are under way.
+    /// Returns the number of commands in flight.
     pub(super) fn outstanding(&self) -> usize {
         self.under_way.iter().flatten().count()
     }
 
-    /// Posts a command now and then.
+    /// Posts a command at random times.
     ///
     /// # Errors
-    /// When one is not taken.
+    /// When one is not accepted.
     pub(super) fn post(&mut self, backend: &mut impl Backend) -> Result<(), String> {
         let Some(place) = self.under_way.iter().position(Option::is_none).filter(|_| self.random.below(3) > 0) else {
             return Ok(());
@@ -155,7 +156,7 @@ impl Drive {
             self.model[from..from + len].copy_from_slice(bytes);
         }
         let (addr, lkey) = backend.region(user, self.regions[0]);
-        // In two pieces, of which the first ends anywhere.
+        // Two scatter/gather entries, split at a random offset.
         let cut = self.random.below(len as u64) as u32;
         let sge = |from: u32, to: u32| Sge { addr: addr + at as u64 + u64::from(from), len: to - from, lkey };
         let remote = RemoteMemory { addr: first << BLOCK_LOG2, rkey: 0 };
@@ -170,10 +171,10 @@ impl Drive {
         Ok(())
     }
 
-    /// Takes what is done.
+    /// Processes completions; returns the number of commands completed.
     ///
     /// # Errors
-    /// When it is not as it must be.
+    /// When a completion or its data are wrong.
     pub(super) fn drain(&mut self, backend: &mut impl Backend) -> Result<u64, String> {
         let before = self.done;
         while let Some(completion) = backend.poll(self.plan.hosts[0], self.cq) {
@@ -184,7 +185,7 @@ impl Drive {
 
     fn complete(&mut self, backend: &mut impl Backend, completion: &Completion) -> Result<(), String> {
         let place = completion.wr_id as usize;
-        let command = self.under_way.get_mut(place).and_then(Option::take).ok_or("it is not under way")?;
+        let command = self.under_way.get_mut(place).and_then(Option::take).ok_or("it is not in flight")?;
         self.done += 1;
         if command.fails {
             let failure = completion.nvme_failure();
@@ -204,7 +205,7 @@ impl Drive {
         }
     }
 
-    /// Checks, when nothing is under way, that the drive holds what it must.
+    /// Checks, when no command is in flight, that the drive holds the expected data.
     ///
     /// # Errors
     /// When it does not, or a queue pair has failed.
@@ -230,5 +231,5 @@ impl Command {
     }
 }
 
-/// More than can be posted before anybody looks.
+/// Completion queue entries: more than the requests that can be posted between two polls.
 const CQ_ENTRIES: u32 = 1 << 10;

@@ -1,4 +1,4 @@
-//! What the body knows of one end of a connection: what it has posted and not yet seen done, and what must come of it.
+//! State of one end of a connection: requests posted and not yet known to be complete, and their expected results.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,18 +11,18 @@ use crate::arena::BlockId;
 use crate::backend::RegionId;
 use crate::scenario::{Mix, Op, PlannedFailure, one_in, pick};
 
-/// What must be so when a request has succeeded.
+/// Condition to check when a request has succeeded.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Check {
     /// The target holds this pattern, or a later version.
     Written(u64),
-    /// Nothing beyond what its receiver checks.
+    /// No condition beyond the checks at its receiver.
     Sent,
     /// Local memory holds this pattern.
     Fetched(u64),
     /// Local memory holds this value.
     Found(u64),
-    /// Local memory holds a value that nobody else was given.
+    /// Local memory holds a value that no other request received.
     Ticket,
 }
 
@@ -35,25 +35,25 @@ pub(super) struct Posted {
     pub(super) signalled: bool,
     pub(super) len: usize,
     pub(super) local: Pieces,
-    /// What local memory holds from the beginning; `None` when the answer comes there.
+    /// Pattern of local memory at posting; `None` when the response is placed there.
     pub(super) source: Option<u64>,
-    /// Memory at the other end.
+    /// Memory at the other end that the request uses.
     pub(super) target: Option<BlockId>,
     pub(super) check: Check,
-    /// It uses a receive of the other end.
+    /// True when it consumes a receive of the other end.
     pub(super) consumes: bool,
 }
 
-/// What a receive at the other end must report.
+/// Expected content of a receive completion at the other end.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub(super) opcode: WcOpcode,
     pub(super) len: usize,
     pub(super) word: u32,
     pub(super) flags: WcFlags,
-    /// What its bytes are: a pattern, from some place on.
+    /// Expected bytes: the seed of a pattern, and the start offset in it.
     pub(super) pattern: (u64, u64),
-    /// Memory whose key it takes back.
+    /// Memory region whose key the message invalidates.
     pub(super) invalidates: Option<RegionId>,
     pub(super) planned: Option<PlannedFailure>,
 }
@@ -65,31 +65,31 @@ pub(super) struct Receive {
     pub(super) pieces: Pieces,
 }
 
-/// Memory at the other end that several requests work on.
+/// Memory at the other end that several requests use.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    /// Patterns that it has had or will have, in order.
+    /// Patterns that the memory has had or will have, in order.
     pub(super) versions: Vec<u64>,
-    /// The last request posted for it reads it: a fenced Write may follow.
+    /// True when the last request posted for it is a read, so that a fenced Write may follow.
     pub(super) read_last: bool,
-    /// A request that invalidates its key has been posted.
+    /// Set when a request that invalidates its key has been posted.
     pub(super) is_gone: bool,
 }
 
 impl Target {
-    /// With the pattern that it has, or will have first.
+    /// Creates a target with `seed`, its current or first future pattern.
     pub(super) fn new(seed: u64, read_last: bool) -> Self {
         Self { versions: vec![seed], read_last, is_gone: false }
     }
 }
 
-/// A word at the other end that only this one works on.
+/// An eight-byte word at the other end that only this end uses.
 #[derive(Clone, Debug)]
 pub(super) struct Word {
     pub(super) block: BlockId,
-    /// Its value after everything that has been posted.
+    /// Value of the word after everything that has been posted.
     pub(super) value: u64,
-    /// Its values after each atomic that is not known to be done, and before the first of them.
+    /// Values of the word after each atomic that is not known to be complete, and before the first of them.
     pub(super) history: VecDeque<u64>,
 }
 
@@ -101,23 +101,23 @@ pub(super) struct End {
     pub(super) send_cq: CqId,
     pub(super) recv_cq: CqId,
     pub(super) random: RandomStream,
-    /// Names what this incarnation of the queue pair writes.
+    /// Random value that identifies the patterns of this incarnation of the queue pair.
     pub(super) salt: u64,
     /// Entries of the send queue.
     pub(super) depth: usize,
     pub(super) is_active: bool,
-    /// What goes wrong, and at which request.
+    /// Intended failure, and the index of the request at which it occurs.
     pub(super) planned: Option<(u64, PlannedFailure)>,
     /// Requests posted so far.
     pub(super) posted: u64,
-    /// Requests that are not known to be done.
+    /// Requests that are not known to be complete.
     pub(super) ops: VecDeque<Posted>,
-    /// Requests in a row without a signal.
+    /// Consecutive unsignalled requests.
     pub(super) silent: usize,
-    /// Requests that use a receive: known to be done; received at the other end.
+    /// Numbers of requests that consume a receive: known to be complete, and received at the other end.
     pub(super) acknowledged: u64,
     pub(super) received: u64,
-    /// What the other end still has to receive.
+    /// Messages that the other end has not yet received.
     pub(super) messages: VecDeque<Message>,
     pub(super) targets: BTreeMap<BlockId, Target>,
     pub(super) word: Word,
@@ -126,31 +126,31 @@ pub(super) struct End {
     pub(super) receives_max: usize,
     /// First packet sequence number of this incarnation.
     pub(super) psn: u32,
-    /// The send queue is being drained, or is drained and goes on after so many steps.
+    /// Drain state of the send queue.
     pub(super) drain: Drain,
-    /// A request has not succeeded: from there on nothing does.
+    /// Set when a request has failed: no later request succeeds.
     pub(super) failed: bool,
-    /// The peer refused a request: then its program must have been told.
+    /// Set when the peer refused a request: then the peer's program must have received an event.
     pub(super) was_refused: bool,
-    /// A notice says that a request of the other end was refused here.
+    /// Set when an event reported that a request of the other end was refused here.
     pub(super) was_told: bool,
-    /// What had not succeeded, kept until nothing can write to it any more.
+    /// Requests that did not succeed, kept until their memory can no longer be written.
     pub(super) fallen: Vec<Posted>,
     pub(super) fallen_receives: Vec<(Receive, Option<(u64, u64)>)>,
 }
 
 impl End {
-    /// Names the pattern of something.
+    /// Returns the seed of a pattern, for request `index` and purpose `what`.
     pub(super) fn seed_of(&self, index: u64, what: u64) -> u64 {
         (self.salt ^ index.wrapping_mul(0x2545_f491_4f6c_dd1d)).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ what << 56
     }
 
-    /// Returns what goes wrong, once the request that it happens at has been posted.
+    /// Returns the intended failure, once the request at which it occurs has been posted.
     pub(super) fn met_failure(&self) -> Option<PlannedFailure> {
         self.planned.filter(|(at, _)| self.posted > *at).map(|(_, planned)| planned)
     }
 
-    /// Draws what a request does.
+    /// Generates the operation of a request.
     pub(super) fn draw_op(&mut self, mix: &Mix) -> Op {
         let weights = &mix.weights;
         let total: u32 = weights.iter().sum();
@@ -164,7 +164,7 @@ impl End {
         Op::Write
     }
 
-    /// Draws the length of a message, for packets of `mtu` bytes.
+    /// Generates the length of a message, for packets of `mtu` bytes.
     pub(super) fn draw_len(&mut self, mix: &Mix, mtu: u32) -> usize {
         let mtu = u64::from(mtu);
         let most = u64::from(mix.len_max);
@@ -184,12 +184,12 @@ impl End {
         }
     }
 
-    /// Draws whether a request is fenced.
+    /// Generates whether a request is fenced.
     pub(super) fn draw_fence(&mut self, mix: &Mix) -> bool {
         self.random.below(100) < mix.fenced_percent
     }
 
-    /// Returns a request that is still to be filled in.
+    /// Returns a request whose remaining fields the caller fills in.
     pub(super) fn blank(&mut self, mix: &Mix, op: Op, len: usize, check: Check) -> Posted {
         let signalled = self.random.below(100) < mix.signalled_percent || self.silent + 1 >= self.depth;
         Posted {
@@ -206,7 +206,7 @@ impl End {
         }
     }
 
-    /// Returns what the other end must receive.
+    /// Returns the message that the other end must receive.
     pub(super) fn message(&mut self, opcode: WcOpcode, len: usize, word: Option<u32>, seed: u64) -> Message {
         let mut flags = if word.is_some() { WcFlags::WITH_IMM } else { WcFlags::empty() };
         flags.set(WcFlags::SOLICITED, one_in(&mut self.random, 4));
@@ -214,31 +214,31 @@ impl End {
         Message { opcode, len, word, flags, pattern: (seed, 0), invalidates: None, planned: None }
     }
 
-    /// Returns the youngest request under way that `fits`, if there is one.
+    /// Returns the most recently posted request in flight that `fits`, if there is one.
     pub(super) fn earlier(&self, fits: impl Fn(&End, &Posted) -> bool) -> Option<Posted> {
         let found = self.ops.iter().rev().find(|op| op.len > 0 && op.planned.is_none() && fits(self, op));
         found.cloned()
     }
 }
 
-/// How it is with a send queue.
+/// Drain state of a send queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Drain {
-    /// Open.
+    /// Not drained: requests may start.
     No,
-    /// It finishes what it has begun.
+    /// Being drained: requests that have started are finishing.
     Draining,
-    /// It has, and goes on after so many steps.
+    /// Drained; resumed after this number of steps.
     Drained(u32),
 }
 
-/// How it is with a connection.
+/// State of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// As it should be.
+    /// Operating normally.
     Alive,
-    /// At an end, for a reason that we know; what is left to do is counted down in steps.
+    /// Failed for a known reason; the remaining teardown happens after this number of steps.
     Dying(u32),
-    /// Over, and not made again.
+    /// Closed, and not established again.
     Gone,
 }

@@ -1,4 +1,4 @@
-//! All ends of connections, and which queue pair is whose.
+//! All ends of connections, and the mapping from queue pairs to ends.
 
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
@@ -10,11 +10,11 @@ use rnic_wire::Qpn;
 use super::end::End;
 use crate::scenario::PlannedFailure;
 
-/// Ends of connections: those of the n-th one are 2n and 2n + 1.
+/// Ends of all connections: connection n has the ends 2n and 2n + 1.
 #[derive(Default)]
 pub(super) struct Ends {
     ends: Vec<End>,
-    /// By host and queue pair number.
+    /// Index of the end, by host and queue pair number.
     by_qpn: BTreeMap<(usize, u32), usize>,
 }
 
@@ -31,32 +31,32 @@ impl Ends {
         self.ends.iter()
     }
 
-    /// Gives `end` the queue pair `qpn`.
+    /// Assigns the queue pair `qpn` to `end`.
     pub(super) fn name(&mut self, end: usize, qpn: Qpn) {
         self.ends[end].qpn = qpn;
         self.by_qpn.insert((self.ends[end].host, qpn.get()), end);
     }
 
-    /// The queue pair of `end` is no more.
+    /// Removes the queue pair of `end` from the mapping.
     pub(super) fn forget(&mut self, end: usize) {
         let End { host, qpn, .. } = self.ends[end];
         self.by_qpn.remove(&(host, qpn.get()));
     }
 
-    /// Returns whose queue pair this is.
+    /// Returns the end to which a queue pair belongs.
     pub(super) fn find(&self, host: usize, qpn: Qpn) -> Option<usize> {
         self.by_qpn.get(&(host, qpn.get())).copied()
     }
 
-    /// Returns requests that are not known to be done, and messages that nobody has received.
+    /// Returns the number of requests that are not known to be complete, and of messages that have not been received.
     pub(super) fn outstanding(&self) -> usize {
         self.ends.iter().map(|end| end.ops.len() + end.messages.len()).sum()
     }
 
-    /// Checks that whatever a sender knows to be done has been received.
+    /// Checks that every message whose sender has a completion has been received.
     ///
     /// # Errors
-    /// When it has not.
+    /// When one has not.
     pub(super) fn check_received(&self) -> Result<(), String> {
         for (index, end) in self.ends.iter().enumerate() {
             if end.acknowledged > end.received {
@@ -67,19 +67,20 @@ impl Ends {
         Ok(())
     }
 
-    /// Returns whether the connection of `end` may end at any time: with few retries it may.
+    /// Returns whether the connection of `end` may fail at any time, because it has few retries.
     pub(super) fn is_fragile(&self, end: usize) -> bool {
         let is_fragile = |(_, planned)| matches!(planned, PlannedFailure::PeerVanishes | PlannedFailure::NeverReady);
         self.ends[end].planned.or(self.ends[end ^ 1].planned).is_some_and(is_fragile)
     }
 
-    /// Returns what the queue pair of `end` needs to send, with so many fetches at a time.
+    /// Returns the timing that the queue pair of `end` needs to send, with at most `max_rd_atomic` fetches in flight.
     pub(super) fn timing(&self, end: usize, max_rd_atomic: u32) -> QpTiming {
         let planned = self.ends[end].planned.or(self.ends[end ^ 1].planned).map(|(_, planned)| planned);
         let retry_count = match planned {
             None => u32::MAX,
             Some(PlannedFailure::PeerVanishes) => FEW_RETRIES,
-            // RoCE cannot repeat an answer once it has refused what came behind: then a count must end the wait.
+            // RoCE cannot retransmit a response once it has refused a later request: then a retry count must end the
+            // wait.
             Some(_) => DOOMED_RETRIES,
         };
         let rnr_retry = (planned == Some(PlannedFailure::NeverReady)).then_some(FEW_RETRIES);
@@ -101,8 +102,8 @@ impl IndexMut<usize> for Ends {
     }
 }
 
-/// Retries that may be exceeded by chance.
+/// Retry count that random losses may exceed.
 const FEW_RETRIES: u32 = 2;
 
-/// Timeouts in a row that no loss brings about by chance.
+/// Consecutive timeouts that random losses do not cause.
 const DOOMED_RETRIES: u32 = 200;

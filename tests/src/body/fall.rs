@@ -1,4 +1,4 @@
-//! Connections that end: a request that cannot succeed, both ends flushed, the memory checked, and a new start.
+//! Connections that end: a request that will fail, both ends flushed, the memory checked, and a new start.
 
 use std::collections::VecDeque;
 
@@ -55,7 +55,7 @@ impl<B: Backend> Body<'_, B> {
         };
         let Some(mut local) = local else { return Ok(None) };
         if planned == PlannedFailure::SendLocalRange {
-            // The packets before the last one may leave: they carry what stands there.
+            // The packets before the last one may be sent: they carry the content of that region.
             let (addr, lkey) = self.backend.region(host, self.hosts[host].own_edge);
             local.sges = vec![Sge { addr: addr + (EDGE_BYTES - len + 1) as u64, len: len as u32, lkey }];
         } else if planned.is_local() {
@@ -76,10 +76,11 @@ impl<B: Backend> Body<'_, B> {
         Ok(Some(Draft { posted, request, message, fenced: false }))
     }
 
-    /// A program that gives up: of what is posted some is done, and the rest flushed.
+    /// Puts a queue pair into the error state, as a program that gives up does: some posted requests complete, the
+    /// others are flushed.
     fn give_up(&mut self, end: usize, planned: PlannedFailure) -> Result<Option<Draft>, String> {
         let loser = if planned == PlannedFailure::GivesUp { end } else { end ^ 1 };
-        // From here on this is so, whatever is posted.
+        // The failure applies from now on, whatever is posted.
         self.ends[end].planned = Some((0, planned));
         self.ends[end].posted = self.ends[end].posted.max(1);
         self.fail(loser);
@@ -92,7 +93,8 @@ impl<B: Backend> Body<'_, B> {
         self.backend.fail_qp(self.ends[end].host, self.ends[end].qpn);
     }
 
-    /// Ends what is about to end: when one side has failed, its program tells the other one's.
+    /// Tears down failed connections: when one side has failed, the other side's program also puts its queue pair into
+    /// the error state.
     pub(super) fn attend_to_the_dying(&mut self) -> Result<(), String> {
         for link in 0..self.links.len() {
             let State::Dying(left) = self.links[link] else { continue };
@@ -108,7 +110,8 @@ impl<B: Backend> Body<'_, B> {
                 }
             }
             if alive == [false, false] {
-                // Everything was flushed at once when the error state was entered, and has been taken in since.
+                // All requests were flushed immediately when the error state was entered, and their completions have
+                // been processed since.
                 self.bury(link).map_err(|what| format!("connection {link}: {what}"))?;
             }
         }
@@ -152,7 +155,7 @@ impl<B: Backend> Body<'_, B> {
         Ok(())
     }
 
-    /// Of a queue pair that had nothing left to flush, everything posted without a signal has succeeded.
+    /// Completes the unsignalled requests of a queue pair that had nothing left to flush: all of them have succeeded.
     fn finish_silent_run(&mut self, end: usize) -> Result<(), String> {
         if self.ends[end].failed || self.ends[end].ops.iter().any(|op| op.signalled || op.planned.is_some()) {
             return Ok(());
@@ -163,7 +166,7 @@ impl<B: Backend> Body<'_, B> {
         self.ends.check_received()
     }
 
-    /// Destroys the queue pairs of a connection, or makes it anew, with them or with others.
+    /// Destroys the queue pairs of a connection, or establishes it again, with the same queue pairs or new ones.
     fn end_or_begin_again(&mut self, link: usize) {
         let ends = [link * 2, link * 2 + 1];
         let begins_again = self.scenario.reconnects && !self.is_calm;
@@ -187,7 +190,7 @@ impl<B: Backend> Body<'_, B> {
             own.random = random;
             own.word = Word { block, value: 0, history: VecDeque::from([0]) };
             own.salt = own.random.bits();
-            // Far from everything that may still be under way.
+            // Far from the PSNs of all packets that may still be in flight.
             own.psn = (own.psn + (1 << 23)) % (1 << 24);
             (own.planned, own.failed, own.drain, own.silent) = (None, false, Drain::No, 0);
             (own.was_refused, own.was_told) = (false, false);

@@ -1,9 +1,9 @@
-//! The hosts' memory: blocks of painted arenas, their keys, and what stands in them.
+//! Memory of the hosts: blocks of painted arenas, their keys, and their content.
 //!
-//! Some buffers are registered alone, by a key that lives as long as they are needed. A program may take a key back,
-//! and put the memory to other use, as soon as it knows that the operations on it are complete: the body knows at once.
-//! From there on nothing may fail for want of the key, however late the network brings what belonged to them, and
-//! nothing may be written ([`crate::arena`] paints the memory).
+//! Some buffers are registered separately, by a key that exists as long as they are needed. A program may deregister a
+//! key, and use the memory for another purpose, as soon as it knows that the operations on it are complete: the test
+//! driver does so immediately. After that no operation may fail because the key is missing, however late the network
+//! delivers packets of these operations, and nothing may be written ([`crate::arena`] paints the memory).
 
 use std::collections::BTreeMap;
 
@@ -26,22 +26,22 @@ pub(super) struct Pieces {
 struct Place {
     region: RegionId,
     arena: Arena,
-    /// Keys of buffers that are registered alone.
+    /// Keys of buffers that are registered separately.
     keys: BTreeMap<BlockId, Key>,
 }
 
-/// Memory of all hosts, numbered as they are.
+/// Memory of all hosts, indexed by host number.
 pub(super) struct Memory {
     places: Vec<Place>,
-    /// Which buffers have a key of their own: so many in a hundred.
+    /// Random stream that selects the buffers with a separate key, at the percentage below.
     passing: RandomStream,
     passing_percent: u64,
-    /// Pieces of a request or receive, at most.
+    /// Maximum number of pieces of a request or receive.
     pieces_max: u32,
 }
 
 impl Memory {
-    /// Creates that of no host.
+    /// Creates the memory without any host.
     pub(super) fn new(scenario: &Scenario, passing: RandomStream) -> Self {
         let (passing_percent, pieces_max) = (scenario.passing_percent, scenario.mix.sges_max);
         Self { places: Vec::new(), passing, passing_percent, pieces_max }
@@ -56,19 +56,19 @@ impl Memory {
         self.places.push(Place { region, arena, keys: BTreeMap::new() });
     }
 
-    /// Returns the address and key of all memory of `host`.
+    /// Returns the address and key of the region that spans all memory of `host`.
     pub(super) fn whole(&self, host: usize) -> (u64, u32) {
         let arena = &self.places[host].arena;
         (arena.addr, arena.key)
     }
 
-    /// Returns how many bytes of `host` are in use.
+    /// Returns the number of bytes of `host` in use.
     pub(super) fn used(&self, host: usize) -> usize {
         self.places[host].arena.used()
     }
 
-    /// Allocates `len` bytes at `host`, painted with a pattern from some place on if it is given, and perhaps registers
-    /// them alone with `access`; `None` when there is no room.
+    /// Allocates `len` bytes at `host`, painted with a pattern from an offset on if it is given, and in some cases
+    /// registers them separately with `access`; `None` when there is no space.
     ///
     /// # Errors
     /// When something was written there before.
@@ -92,7 +92,7 @@ impl Memory {
     }
 
     /// Allocates memory at `host` for `len` bytes in several pieces, painted with `source` if it is given; `None` when
-    /// there is no room.
+    /// there is no space.
     ///
     /// # Errors
     /// When something was written there before.
@@ -112,7 +112,7 @@ impl Memory {
             let rest = len - done;
             let here = if place + 1 == count { rest } else { random.below(rest as u64 + 1) as usize };
             if here == 0 && one_in(random, 2) {
-                // Of nothing, no key is checked.
+                // The key of an entry of zero bytes is not checked.
                 pieces.sges.push(Sge { addr: 1, len: 0, lkey: 0xbad });
                 continue;
             }
@@ -128,7 +128,7 @@ impl Memory {
         Ok(Some(pieces))
     }
 
-    /// Allocates memory for an atomic's answer: eight bytes that may not be scattered.
+    /// Allocates memory for the response of an atomic: eight bytes that may not be scattered.
     ///
     /// # Errors
     /// As [`Memory::pieces`].
@@ -142,7 +142,7 @@ impl Memory {
         Ok(block.map(|block| Pieces { blocks: vec![block], sges: vec![self.sge(host, block, 8)] }))
     }
 
-    /// Allocates memory at `host` for `len` bytes that peers work on, painted with `paint` if it is given.
+    /// Allocates memory at `host` for `len` bytes that peers access, painted with `paint` if it is given.
     ///
     /// # Errors
     /// As [`Memory::pieces`].
@@ -165,12 +165,12 @@ impl Memory {
         block
     }
 
-    /// One user more needs a block.
+    /// Adds a user to a block.
     pub(super) fn retain(&mut self, host: usize, block: BlockId) {
         self.places[host].arena.retain(block);
     }
 
-    /// Gives a block back; answers whether nobody else needs it.
+    /// Releases one use of a block; returns whether the block is free now.
     ///
     /// # Errors
     /// When something was written beside it.
@@ -184,7 +184,7 @@ impl Memory {
         Ok(is_free)
     }
 
-    /// Gives blocks back.
+    /// Releases blocks.
     ///
     /// # Errors
     /// As [`Memory::release`].
@@ -197,7 +197,7 @@ impl Memory {
         blocks.iter().try_for_each(|block| self.release(backend, host, *block).map(|_| ()))
     }
 
-    /// Perhaps registers a buffer of `host`, just allocated, alone.
+    /// Registers a buffer of `host`, just allocated, separately in some cases.
     fn give_key(&mut self, backend: &mut impl Backend, host: usize, block: BlockId, access: Access) {
         if self.passing.below(100) < self.passing_percent {
             let Place { region, arena, keys } = &mut self.places[host];
@@ -206,13 +206,13 @@ impl Memory {
         }
     }
 
-    /// Returns the key of a buffer: its own, or that of all memory of its host.
+    /// Returns the key of a buffer: its separate key, or that of all memory of its host.
     pub(super) fn key_of(&self, host: usize, block: BlockId) -> u32 {
         let place = &self.places[host];
         place.keys.get(&block).map_or(place.arena.key, |key| key.0)
     }
 
-    /// Returns whether a buffer has a key of its own.
+    /// Returns whether a buffer has a separate key.
     pub(super) fn is_passing(&self, host: usize, block: BlockId) -> bool {
         self.places[host].keys.contains_key(&block)
     }
@@ -221,17 +221,17 @@ impl Memory {
         Sge { addr: self.places[host].arena.addr_of(block), len: len as u32, lkey: self.key_of(host, block) }
     }
 
-    /// Returns how peers name a block.
+    /// Returns the address and key by which peers access a block.
     pub(super) fn remote(&self, host: usize, block: BlockId) -> RemoteMemory {
         RemoteMemory { addr: self.places[host].arena.addr_of(block), rkey: self.key_of(host, block) }
     }
 
-    /// Returns eight bytes.
+    /// Returns the eight bytes of a block as an integer.
     pub(super) fn word_at(&self, backend: &mut impl Backend, host: usize, block: BlockId) -> u64 {
         self.found(backend, host, &[block])
     }
 
-    /// Returns the eight bytes that an atomic has brought.
+    /// Returns the eight bytes that an atomic has returned.
     pub(super) fn found(&self, backend: &mut impl Backend, host: usize, blocks: &[BlockId]) -> u64 {
         let Place { region, arena, .. } = &self.places[host];
         let bytes = backend.bytes(host, *region);
@@ -252,16 +252,16 @@ impl Memory {
     ) -> Result<(), String> {
         let Place { region, arena, .. } = &self.places[host];
         let patterns: Vec<_> = seeds.iter().map(|seed| (*seed, 0)).collect();
-        match pattern::first_stranger(&backend.bytes(host, *region)[arena.range(block)], &patterns) {
+        match pattern::first_foreign_byte(&backend.bytes(host, *region)[arena.range(block)], &patterns) {
             None => Ok(()),
             Some(at) => Err(format!("byte {at} of {len} is wrong in its target")),
         }
     }
 
-    /// Checks that pieces of local memory together begin with `len` bytes of the pattern, and are as they were behind.
+    /// Checks that pieces of local memory together start with `len` bytes of the pattern, and are unchanged after them.
     ///
     /// # Errors
-    /// When they do not, or are not.
+    /// When either is not so.
     pub(super) fn check_pieces(
         &self,
         backend: &mut impl Backend,
@@ -303,10 +303,10 @@ impl Memory {
         self.check_pieces(backend, host, blocks, (0, 0)).map_err(|what| format!("a receive not used: {what}"))
     }
 
-    /// Checks that each byte is one of the patterns', or as it was painted.
+    /// Checks that each byte matches one of the patterns, or is as it was painted.
     ///
     /// # Errors
-    /// When one is not.
+    /// When one does not.
     pub(super) fn check_mixed(
         &self,
         backend: &mut impl Backend,
@@ -321,7 +321,7 @@ impl Memory {
             let range = arena.range(*block);
             let mut patterns = vec![(arena.colour, range.start as u64)];
             patterns.extend(known.iter().map(|(seed, start)| (*seed, start + done)));
-            if let Some(at) = pattern::first_stranger(&bytes[range.clone()], &patterns) {
+            if let Some(at) = pattern::first_foreign_byte(&bytes[range.clone()], &patterns) {
                 let at = done as usize + at;
                 return Err(format!("byte {at} of a flushed request's memory at host {host} is nobody's"));
             }
@@ -330,10 +330,10 @@ impl Memory {
         Ok(())
     }
 
-    /// Checks that nothing of `host` is in use, and all of it as it was painted.
+    /// Checks that no memory of `host` is in use, and that all of it is as it was painted.
     ///
     /// # Errors
-    /// When something is, or is not.
+    /// When some is in use or was changed.
     pub(super) fn check_empty(&self, backend: &mut impl Backend, host: usize) -> Result<(), String> {
         let Place { region, arena, .. } = &self.places[host];
         arena.check_empty(backend.bytes(host, *region)).map_err(|what| format!("host {host}: {what}"))

@@ -1,4 +1,4 @@
-//! Posting requests, and remembering what must come of them.
+//! Posts requests, and records their expected results.
 
 use rnic_engine::{PostError, SendFlags, SendRequest, WcFlags};
 
@@ -10,7 +10,7 @@ use crate::log::Happened;
 use crate::scenario::{Op, PlannedFailure, one_in};
 
 impl<B: Backend> Body<'_, B> {
-    /// Posts a request at `end`, if there is room and memory; answers whether it did.
+    /// Posts a request at `end`, if there are a free entry and memory; returns whether it did.
     pub(super) fn post_one(&mut self, end: usize) -> Result<bool, String> {
         match self.links[end / 2] {
             State::Alive => {}
@@ -26,7 +26,7 @@ impl<B: Backend> Body<'_, B> {
             return Ok(false);
         }
         if self.ends[end].ops.len() >= self.ends[end].depth {
-            // Those without a signal may be done: a request of nothing finds out.
+            // Unsignalled requests may be complete: a signalled request of no bytes shows it.
             return if self.is_in_error(end) { Ok(false) } else { self.post_nothing(end) };
         }
         let planned = self.ends[end].planned.filter(|(at, _)| *at == self.ends[end].posted).map(|(_, planned)| planned);
@@ -43,19 +43,20 @@ impl<B: Backend> Body<'_, B> {
         self.post(end, draft)
     }
 
-    /// Lends what requests are drawn from.
+    /// Returns the parts of the driver from which requests are generated.
     pub(super) fn drafts(&mut self) -> Drafts<'_, B> {
         let Self { backend, scenario, hosts, memory, ends, .. } = self;
         Drafts { backend, scenario, hosts, memory, ends }
     }
 
-    /// Posts a Write of no bytes with a signal.
+    /// Posts a signalled Write of no bytes.
     pub(super) fn post_nothing(&mut self, end: usize) -> Result<bool, String> {
         let draft = self.drafts().draft_nothing(end);
         self.post(end, draft)
     }
 
-    /// Requests without a signal are not known to be done until a later one is.
+    /// Posts a signalled request after each series of unsignalled ones, because these are not known to be complete
+    /// until a later request is.
     pub(super) fn close_silent_runs(&mut self) -> Result<(), String> {
         (0..self.ends.len()).try_for_each(|end| self.close_silent_run(end))
     }

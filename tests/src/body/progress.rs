@@ -1,4 +1,4 @@
-//! Something must happen now and then while there is anything to do.
+//! Detects a stuck run: there must be progress at intervals while there is work to do.
 
 use rnic_base::Time;
 
@@ -6,35 +6,35 @@ use super::end::End;
 use super::ends::Ends;
 use crate::backend::Backend;
 
-/// When something happened last.
+/// Time and state of the last progress.
 pub(super) struct Progress {
     at: Time,
-    /// Sum of what queue pairs have counted then.
+    /// Sum of the sequence counters of the queue pairs at that time.
     fingerprint: u64,
     /// Completions since the last check.
     activity: u64,
 }
 
 impl Progress {
-    /// Begins to watch.
+    /// Starts to watch.
     pub(super) fn new() -> Self {
         Self { at: Time::ZERO, fingerprint: 0, activity: 0 }
     }
 
-    /// Patience begins anew.
+    /// Restarts the waiting time at `now`.
     pub(super) fn restart(&mut self, now: Time) {
         self.at = now;
     }
 
-    /// Takes in that there was a completion.
+    /// Records a completion.
     pub(super) fn note(&mut self) {
         self.activity += 1;
     }
 
-    /// Looks whether anything has happened; `is_due` when there is anything to do.
+    /// Checks whether there has been progress; `is_due` when there is work to do.
     ///
     /// # Errors
-    /// When nothing has for too long.
+    /// When there was none for too long.
     pub(super) fn check(&mut self, backend: &impl Backend, ends: &Ends, is_due: bool) -> Result<(), String> {
         let now = backend.now();
         if self.activity > 0 || !is_due {

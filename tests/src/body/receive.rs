@@ -1,4 +1,4 @@
-//! Receives: posted early or late, completed once, in order, with what was sent.
+//! Receives: posted early or late, completed once, in order, with the message that was sent.
 
 use rnic_engine::{Completion, RecvRequest, Sge, WcOpcode, WcStatus};
 
@@ -10,10 +10,10 @@ use crate::log::Happened;
 use crate::scenario::{PlannedFailure, one_in};
 
 impl<B: Backend> Body<'_, B> {
-    /// Posts a receive to the queue pair of `end`; answers whether there was room.
+    /// Posts a receive to the queue pair of `end`; returns whether it did.
     pub(super) fn post_receive(&mut self, end: usize) -> Result<bool, String> {
         let has_room = self.ends[end].receives.len() < self.ends[end].receives_max;
-        // Receives of the error state are flushed at once; a few show it.
+        // Receives of the error state are flushed immediately; a few are enough to test it.
         let is_over = !self.ends[end].fallen_receives.is_empty() && !one_in(&mut self.steps, 8);
         let met = |(at, planned)| planned == PlannedFailure::NeverReady && self.ends[end ^ 1].posted >= at;
         let is_starved = self.ends[end ^ 1].planned.is_some_and(met);
@@ -29,7 +29,7 @@ impl<B: Backend> Body<'_, B> {
         Ok(true)
     }
 
-    /// Posts a receive to the shared queue of `host`; answers whether there was room.
+    /// Posts a receive to the shared queue of `host`; returns whether it did.
     pub(super) fn post_shared_receive(&mut self, host: usize) -> Result<bool, String> {
         let Some(srq) = self.hosts[host].srq else { return Ok(false) };
         if self.hosts[host].shared.len() >= self.scenario.shared_entries() as usize {
@@ -72,7 +72,7 @@ impl<B: Backend> Body<'_, B> {
         if self.ends[end].fallen_receives.iter().any(|_| true) {
             return Err("behind a receive that failed".to_owned());
         }
-        let message = self.ends[sender].messages.pop_front().ok_or("nobody has sent anything")?;
+        let message = self.ends[sender].messages.pop_front().ok_or("no message was sent")?;
         check_fields(&message, completion)?;
         self.ends[sender].received += 1;
         self.tally.received += 1;
@@ -88,7 +88,7 @@ impl<B: Backend> Body<'_, B> {
         self.memory.release_all(self.backend, host, &receive.pieces.blocks)
     }
 
-    /// Only the end of the connection, or a message that is too long, keeps a receive from succeeding.
+    /// Handles a receive that failed: legal only when the connection has ended, or the message was too long.
     fn complete_failed_receive(&mut self, end: usize, receive: Receive, status: WcStatus) -> Result<(), String> {
         let plans_failure = [end, end ^ 1].map(|end| self.ends[end].met_failure());
         let next = self.ends[end ^ 1].messages.get(self.ends[end].fallen_receives.len());

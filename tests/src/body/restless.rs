@@ -1,4 +1,4 @@
-//! What programs do now and then: drain a send queue and go on, change how much may be under way to a peer.
+//! Occasional actions of programs: drain and resume a send queue, change the limit of packets in flight to a peer.
 
 use rnic_wire::Qpn;
 
@@ -41,7 +41,7 @@ impl<B: Backend> Body<'_, B> {
         }
     }
 
-    /// A send queue has come to rest: nothing of it may be under way.
+    /// Handles the event of a drained send queue: none of its requests may be in flight.
     pub(super) fn note_drained(&mut self, host: usize, qpn: Qpn) -> Result<(), String> {
         let Some(end) = self.ends.find(host, qpn) else { return Ok(()) };
         if self.ends[end].drain != Drain::Draining {
@@ -50,7 +50,7 @@ impl<B: Backend> Body<'_, B> {
         self.ends[end].drain = Drain::Drained(self.steps.below(10) as u32);
         let under_way = self.backend.query(host, qpn).map_or(0, |info| info.requests_under_way);
         if under_way > 0 {
-            return Err(format!("end {end}: drained with {under_way} requests under way"));
+            return Err(format!("end {end}: drained with {under_way} requests in flight"));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Hosts, memory, queues, connections.
+//! Creates hosts, memory, queues, connections.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl<'b, B: Backend> Body<'b, B> {
         }
     }
 
-    /// Makes the queue pairs of a connection.
+    /// Creates the queue pairs of a connection.
     pub(super) fn make_queue_pairs(&mut self, index: usize) {
         let link = &self.scenario.links[index];
         for side in 0..2 {
@@ -176,7 +176,7 @@ impl<'b, B: Backend> Body<'b, B> {
         }
     }
 
-    /// At the end: what stands in words and in free memory.
+    /// Checks at the end of a run: the queue pairs, the words, the receives left and the free memory.
     pub(super) fn tear_down(&mut self) -> Result<(), String> {
         for index in 0..self.ends.len() {
             if self.links[index / 2] == State::Gone {
@@ -223,7 +223,7 @@ impl<'b, B: Backend> Body<'b, B> {
 }
 
 impl PlannedFailure {
-    /// What makes the responder deny access.
+    /// Failures for which the responder denies access.
     pub(super) const DENIED: &[Self] = &[
         Self::WriteKey,
         Self::WriteRight,
@@ -234,9 +234,9 @@ impl PlannedFailure {
         Self::InvalidateKey,
         Self::InvalidateRight,
     ];
-    /// What makes the responder call the request malformed.
+    /// Failures for which the responder reports an invalid request.
     pub(super) const INVALID: &[Self] = &[Self::AtomicAlignment, Self::SendTooLong];
-    /// What nobody is told of on the wire: one end is left with retries that come to nothing.
+    /// Failures that no packet reports: one end exceeds its retries.
     pub(super) const GIVEN_UP: &[Self] = &[
         Self::WriteLocalKey,
         Self::SendLocalRange,
@@ -248,17 +248,17 @@ impl PlannedFailure {
     ];
 }
 
-/// Bytes of the memory that grants nothing.
+/// Bytes of the memory that grants no access.
 const CLOSED_BYTES: usize = 4_096;
 
 /// Bytes of each region beyond whose end planned_to_fail requests reach.
 pub(super) const EDGE_BYTES: usize = 1 << 16;
 
-/// What stands in the region beyond whose end a host sends.
+/// Pattern of the region whose end a host exceeds when it sends.
 pub(super) const EDGE_COLOUR: u64 = 0xed6e;
 
 /// Scatter/gather entries of every queue.
 pub(super) const SGES: u32 = 4;
 
-/// More than can be posted before anybody looks.
+/// Completion queue entries: more than the requests that can be posted between two polls.
 const CQ_ENTRIES: u32 = 1 << 14;

@@ -1,4 +1,4 @@
-//! Sizes of memory and queues, as a scenario needs them.
+//! Sizes of memory and queues that a scenario requires.
 
 use crate::scenario::Scenario;
 
@@ -12,19 +12,19 @@ impl Scenario {
         self.of_size(ARENA_BYTES)
     }
 
-    /// Returns with how much memory in use no further request is posted: receives must always find room, or those who
-    /// wait for them would wait for ever.
+    /// Returns the bytes of memory in use above which no further request is posted: there must always be space for
+    /// receives, or senders that wait for them would wait indefinitely.
     pub(super) fn request_bytes_max(&self) -> usize {
         self.arena_bytes() / 2
     }
 
-    /// Returns what every receive takes.
+    /// Returns the bytes of every receive.
     pub(super) fn capacity(&self) -> usize {
-        // Often exactly as much as the longest message has.
+        // Often exactly the length of the longest message.
         self.mix.len_max as usize + if self.seed.is_multiple_of(3) { 77 } else { 0 }
     }
 
-    /// Returns the receives of each of `queues` queues, at most.
+    /// Returns the maximum number of receives of each of `queues` queues.
     pub(super) fn receives_max(&self, queues: usize) -> usize {
         (self.of_size(RECEIVE_BYTES) / (self.capacity() + 100) / queues).max(1)
     }
@@ -35,12 +35,12 @@ impl Scenario {
     }
 }
 
-/// Bytes of a host's arena, for messages of up to [`SMALL_BYTES`], and for larger ones: receives of every queue pair,
-/// and requests enough to fill windows.
+/// Bytes of a host's arena, for messages of up to [`SMALL_BYTES`], and for larger ones: enough for the receives of
+/// every queue pair, and for requests that fill the windows.
 const ARENA_BYTES: [usize; 2] = [4 << 20, 24 << 20];
 
-/// Messages that make do with the smaller arena.
+/// Maximum message length, in bytes, for which the smaller arena is sufficient.
 const SMALL_BYTES: u32 = 30_000;
 
-/// Bytes of a host's receives altogether, at most.
+/// Maximum total bytes of a host's receives, for small and for larger messages.
 const RECEIVE_BYTES: [usize; 2] = [1 << 20, 6 << 20];

@@ -1,38 +1,38 @@
-//! Tickets of a host, which queue pairs of all hosts draw by adding one to a word.
+//! Tickets of a host, which queue pairs of all hosts take by adding one to a word.
 
 use crate::arena::BlockId;
 
 /// The tickets of one host.
 pub(super) struct Tickets {
     block: BlockId,
-    /// Requests posted.
+    /// Requests for a ticket posted.
     posted: u64,
-    /// Those known to be done.
+    /// Tickets that are known to be taken.
     taken: Vec<bool>,
-    /// A request may or may not have been done.
+    /// Set when a request failed that may or may not have taken a ticket.
     doubtful: bool,
 }
 
 impl Tickets {
-    /// Creates the tickets that are drawn from the counter in `block`.
+    /// Creates the tickets that are taken from the counter in `block`.
     pub(super) fn new(block: BlockId) -> Self {
         Self { block, posted: 0, taken: Vec::new(), doubtful: false }
     }
 
-    /// Returns the word.
+    /// Returns the block of the counter.
     pub(super) fn block(&self) -> BlockId {
         self.block
     }
 
-    /// Counts a request that is to draw one.
+    /// Counts a posted request for a ticket.
     pub(super) fn ask(&mut self) {
         self.posted += 1;
     }
 
-    /// Takes in that a request has drawn `found`: every ticket is given once.
+    /// Records that a request received the ticket `found`: every ticket is returned once.
     ///
     /// # Errors
-    /// When it was given before, or there can be no such ticket.
+    /// When it was returned before, or there can be no such ticket.
     pub(super) fn take(&mut self, found: u64) -> Result<(), String> {
         if found >= self.posted {
             return Err(format!("ticket {found} of {}", self.posted));
@@ -47,15 +47,15 @@ impl Tickets {
         Ok(())
     }
 
-    /// Takes in that a request has failed, which may have drawn one.
+    /// Records that a request failed, which may have taken a ticket.
     pub(super) fn doubt(&mut self) {
         self.doubtful = true;
     }
 
-    /// Checks what stands in the word at the end.
+    /// Checks the final value `found` of the counter.
     ///
     /// # Errors
-    /// When more or fewer tickets were drawn than can have been.
+    /// When more or fewer tickets were taken than possible.
     pub(super) fn check_count(&self, found: u64) -> Result<(), String> {
         let (posted, taken) = (self.posted, self.taken.len() as u64);
         if found > posted || found < taken || (found != posted && !self.doubtful) {

@@ -1,31 +1,31 @@
-//! The network of a run, and what goes wrong in it.
+//! The network of a run, and its faults.
 
 use rnic_base::{Duration, Probability, RandomStream, Time};
 
 use super::{Place, one_in, pick};
 
-/// A network in which nothing goes wrong, but for buffers that are too small.
+/// A network without faults, except for buffers that may be too small.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wiring {
-    /// Hosts: with two there may be no switch.
+    /// Number of hosts: with two there may be no switch.
     pub hosts: usize,
-    /// Through switches (fabric only): bytes of each input buffer, or of a shared one.
+    /// Bytes of each input buffer of a switch, or of its shared buffer (fabric only); `None` without switches.
     pub switch_buffer: Option<u64>,
-    /// Through a fat-tree of four-port switches instead of one, hosts far from each other (fabric only).
+    /// True for a fat-tree of four-port switches instead of one switch, with hosts in different pods (fabric only).
     pub is_tree: bool,
-    /// The buffer is shared by all ports (fabric only).
+    /// True when all ports of a switch share its buffer (fabric only).
     pub shares_buffer: bool,
-    /// The switch pauses its neighbours before it overflows (fabric only).
+    /// True when the switch pauses its neighbours before it overflows (fabric only).
     pub pauses: bool,
-    /// The switch marks packets (fabric only).
+    /// True when the switch marks packets (fabric only).
     pub marks: bool,
-    /// Gigabits per second (fabric only).
+    /// Link rate in Gbit/s (fabric only).
     pub rate_gbps: u64,
     /// Delay of a link (fabric only).
     pub delay: Duration,
-    /// Receive buffer of a socket, bytes (sockets only).
+    /// Receive buffer of a socket, in bytes (sockets only).
     pub receive_buffer: usize,
-    /// Offload of segmentation and its reverse (sockets only).
+    /// True with segmentation and receive offload, GSO/GRO (sockets only).
     pub offload: bool,
 }
 
@@ -49,7 +49,7 @@ impl Wiring {
         }
     }
 
-    /// How long a packet takes to hosts that are far from each other, at least.
+    /// Returns the minimum delay of a packet between the most distant hosts.
     pub(super) fn least_delay(&self, place: Place) -> Duration {
         let links = match (place, self.switch_buffer, self.is_tree) {
             (Place::Engines | Place::Sockets | Place::Memory, ..) => 0,
@@ -60,52 +60,52 @@ impl Wiring {
         self.delay * links
     }
 
-    /// A smaller MTU where a full packet would not fit into the buffers.
+    /// Returns `mtu`, or a smaller one where a full packet would not fit into the buffers.
     pub(super) fn mtu_at_most(&self, mtu: u32) -> u32 {
         if self.receive_buffer < 64 << 10 { mtu.min(1_024) } else { mtu }
     }
 }
 
-/// A link that is down for a while.
+/// An interval in which a link is down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Down {
-    /// From then.
+    /// Start of the interval.
     pub from: Time,
-    /// Until then.
+    /// End of the interval.
     pub until: Time,
 }
 
-/// What goes wrong with packets that leave a host.
+/// Faults of the packets that a host sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Trouble {
-    /// Any packet is lost.
+    /// Probability that a packet is lost.
     pub loss: Probability,
-    /// An acknowledgement is lost (fabric only).
+    /// Probability that an acknowledgement is lost (fabric only).
     pub ack_loss: Probability,
-    /// A burst of losses begins; it ends after a packet once in eight (fabric only).
+    /// Probability that a burst of losses starts; after each packet it ends with probability 1/8 (fabric only).
     pub burst: Probability,
-    /// A packet is damaged.
+    /// Probability that a packet is corrupted.
     pub corrupt: Probability,
-    /// An acknowledgement is damaged (fabric only).
+    /// Probability that an acknowledgement is corrupted (fabric only).
     pub ack_corrupt: Probability,
-    /// A packet arrives twice.
+    /// Probability that a packet is duplicated.
     pub duplicate: Probability,
-    /// A packet is held back.
+    /// Probability that a packet is held back, and so reordered.
     pub reorder: Probability,
-    /// For so long (fabric), at most (sockets).
+    /// Duration for which it is held back (fabric), or the maximum of it (sockets).
     pub hold: Duration,
-    /// Until so many others have passed (sockets only).
+    /// Number of later packets after which it is released (sockets only).
     pub hold_packets: u32,
-    /// Every packet comes so much later.
+    /// Additional delay of every packet.
     pub delay: Duration,
-    /// And up to so much more.
+    /// Maximum further random delay of a packet.
     pub jitter: Duration,
-    /// The link is down (fabric only).
+    /// Interval in which the link is down (fabric only).
     pub down: Option<Down>,
 }
 
 impl Trouble {
-    /// How much later than without it a packet comes, at most.
+    /// Returns the maximum additional delay of a packet.
     pub(super) fn latest(&self) -> Duration {
         let held = if self.reorder == Probability::NEVER { Duration::ZERO } else { self.hold };
         self.delay + self.jitter + held

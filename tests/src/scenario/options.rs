@@ -1,4 +1,4 @@
-//! The transport of a run: its variants and their options.
+//! The transport of a run: its variant and options.
 
 use core::fmt;
 
@@ -10,9 +10,9 @@ use super::{Place, one_in, pick};
 /// A transport with its options.
 #[derive(Clone)]
 pub struct Transport {
-    /// What is made of them.
+    /// Profile that results from the options.
     pub profile: Profile,
-    /// Options as one writes them.
+    /// Names and values of the options, as written on a command line.
     pub options: Vec<(&'static str, String)>,
 }
 
@@ -24,10 +24,11 @@ impl fmt::Debug for Transport {
 }
 
 impl Transport {
-    /// The transport called `name` with options drawn from `random`.
+    /// Generates the transport called `name` with random options.
     pub(super) fn draw(place: Place, name: &str, random: &mut RandomStream) -> Self {
         let mut options = match name {
-            // Repairs are IRN's; what differs is where bitmaps lie, which the plan of the fabric knows.
+            // Loss recovery is that of IRN; the difference is the location of the bitmaps, which the plan of the fabric
+            // sets.
             "irn" | "srnic" => irn(place, random),
             "fasr" => fasr(place, random),
             "falcon" => falcon(place, random),
@@ -44,10 +45,10 @@ impl Transport {
 }
 
 impl Transport {
-    /// The same with `option` as `value`, whatever was drawn for it.
+    /// Returns the transport with `option` set to `value`, whatever was generated for it.
     ///
     /// # Errors
-    /// When the transport has no such option, or it no such value.
+    /// When the transport has no such option, or the value is invalid.
     pub fn with(self, option: &'static str, value: &str) -> Result<Self, String> {
         let mut options = self.options;
         options.retain(|(name, _)| *name != option);
@@ -57,39 +58,39 @@ impl Transport {
         Ok(Self { profile, options })
     }
 
-    /// The same with a target delay, if it has one, that is longer by `round_trip`, which the network takes by itself.
-    /// A delay that no sender has caused keeps every window at its least, where a packet leaves each hundred round
-    /// trips.
+    /// Returns the transport with its target delay, if it has one, increased by `round_trip`, the network's own
+    /// round-trip time. A delay that no sender has caused would keep every window at its minimum, where one packet is
+    /// sent per hundred round trips.
     ///
     /// # Panics
-    /// When a target so long is not legal.
+    /// When the resulting target is not legal.
     pub(super) fn aiming_beyond(self, round_trip: Duration) -> Self {
         let Some((_, target)) = self.profile.options().find(|(spec, _)| spec.name == TARGET) else { return self };
         let target = Duration::from_ps(target) + round_trip;
         self.with(TARGET, &target.to_string()).expect("100 ms are legal, and no network that is drawn takes as long")
     }
 
-    /// Whether it aims at a delay shorter than `round_trip`, which the network takes by itself, however small its
-    /// windows are.
+    /// Returns whether the target delay is shorter than `round_trip`, the network's own round-trip time, however small
+    /// the windows are.
     pub(super) fn aims_below(&self, round_trip: Duration) -> bool {
         let of = |name: &str| self.profile.options().find(|(spec, _)| spec.name == name).map(|(_, value)| value);
         let highest = of(TARGET).map(|target| target + of(TARGET_SCALING).unwrap_or(0));
         highest.is_some_and(|highest| Duration::from_ps(highest) < round_trip)
     }
 
-    /// In which order it completes requests, if it is Falcon.
+    /// Returns the ordering mode, if the transport is Falcon.
     pub fn ordering(&self) -> Option<&str> {
         self.options.iter().find(|(name, _)| *name == "ordering").map(|(_, value)| value.as_str())
     }
 }
 
-/// How much longer that is with small windows, at most.
+/// Option of the maximum increase of the target delay with small windows.
 const TARGET_SCALING: &str = "scaling_range";
 
-/// The delay that Swift aims at.
+/// Option of the target delay of Swift.
 const TARGET: &str = "base_target";
 
-/// A time in microseconds, longer on sockets.
+/// Returns a random time in microseconds, longer on sockets.
 fn time(place: Place, random: &mut RandomStream, fabric: &[u64], sockets: &[u64]) -> String {
     let us = pick(random, if place.is_real() { sockets } else { fabric });
     format!("{us}us")
@@ -122,7 +123,7 @@ fn tcp(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> {
     options
 }
 
-/// IRN's pair of timeouts, which FaSR has too.
+/// Generates IRN's pair of timeouts, which FaSR has too.
 fn two_timeouts(place: Place, random: &mut RandomStream, options: &mut Vec<(&'static str, String)>) {
     options.push(("rto_low", time(place, random, &[30, 60, 100], &[500, 1_000])));
     options.push(("rto_high", time(place, random, &[100, 200, 320], &[1_000, 2_000])));
@@ -158,7 +159,8 @@ fn irn(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> {
     options
 }
 
-/// Half of the pools are the paper's; the others are so small that they run out all the time.
+/// Generates options of FaSR. Half of the pools have the paper's size; the others are so small that they are often
+/// exhausted.
 fn fasr(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> {
     let mut options = Vec::new();
     common(random, &mut options);
@@ -181,7 +183,7 @@ fn fasr(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> 
     options
 }
 
-/// Half of the NICs have so little room that it runs out all the time.
+/// Generates options of Falcon. Half of the NICs have so few resources that they are often exhausted.
 fn falcon(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)> {
     let mut options = Vec::new();
     let mut add = |name, value: &str| options.push((name, value.to_owned()));
@@ -189,7 +191,7 @@ fn falcon(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)
     add("resources", pick(random, &["100", "100", "1", "3"]));
     let isolation = pick(random, &["none", "static", "dynamic"]);
     add("isolation", isolation);
-    // Drawn for all, so that a seed keeps what comes behind.
+    // Generated in all cases, so that the later options of a seed stay the same.
     let packets = pick(random, &["1", "4", "64"]);
     if isolation == "static" {
         add("isolation_packets", packets);
@@ -206,7 +208,7 @@ fn falcon(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)
         add("fae_interface", "234ns");
         add("fae_work", pick(random, &["66ns", "2us"]));
     }
-    // Through sockets a packet takes longer than 25 us on its way, so that windows would be tiny in every run.
+    // Through sockets a packet takes longer than 25 us, so that windows would be tiny in every run.
     let targets = if place.is_real() { &["1ms", "4ms", "20ms"] } else { &["25us", "1ms", "1ms"] };
     add(TARGET, pick(random, targets));
     add("initial_window", pick(random, &["1", "8", "32", "200"]));
@@ -217,7 +219,7 @@ fn falcon(place: Place, random: &mut RandomStream) -> Vec<(&'static str, String)
     options
 }
 
-/// More of Falcon's options. They are drawn after all others, so that a seed keeps those that it had before.
+/// Generates more of Falcon's options, after all others, so that the earlier options of a seed stay the same.
 fn falcon_paths_and_acknowledgements(random: &mut RandomStream, options: &mut Vec<(&'static str, String)>) {
     if one_in(random, 5) {
         options.retain(|(name, _)| *name != "flows");
@@ -235,7 +237,7 @@ fn falcon_paths_and_acknowledgements(random: &mut RandomStream, options: &mut Ve
     add("coalesce_timeout", &["0", "1us", "50us"]);
 }
 
-/// And where the adaptive engine's state lies, and the engine itself: a thread where there may be one.
+/// Generates the location of the adaptive engine's state, and of the engine itself: a thread where this is possible.
 fn falcon_adaptive(place: Place, random: &mut RandomStream, options: &mut Vec<(&'static str, String)>) {
     if one_in(random, 2) {
         options.push(("fae_form", pick(random, &["stateless", "stateless", "prefetching"]).to_owned()));
@@ -246,14 +248,14 @@ fn falcon_adaptive(place: Place, random: &mut RandomStream, options: &mut Vec<(&
     }
 }
 
-/// And a sender that stops when it hears of packets dropped beyond the window.
+/// Generates whether a sender pauses when it is notified of packets dropped beyond the window.
 fn falcon_pauses(random: &mut RandomStream, options: &mut Vec<(&'static str, String)>) {
     if one_in(random, 4) {
         options.push(("after_out_of_window", "pause".to_owned()));
     }
 }
 
-/// And an adaptive engine whose queue is short, and takes fewer events before it is full.
+/// Generates an adaptive engine with a short queue, which accepts fewer events before it is full.
 fn falcon_throttle(random: &mut RandomStream, options: &mut Vec<(&'static str, String)>) {
     if one_in(random, 4) {
         options.push(("fae_queue", "8".to_owned()));

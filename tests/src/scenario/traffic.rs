@@ -1,4 +1,4 @@
-//! What is posted, how much of it, how readily it is received, and what is posted wrong.
+//! The requests of a run: their types and number, how early receives are posted, and which requests are invalid.
 
 use rnic_base::RandomStream;
 
@@ -17,15 +17,15 @@ pub enum Op {
     SendImm,
     /// Send with invalidate.
     SendInvalidate,
-    /// RDMA Read of memory that lies there.
+    /// RDMA Read of memory with known content.
     Read,
-    /// RDMA Read of what an earlier Write of the same queue pair, that may be under way, has brought there.
+    /// RDMA Read of data that an earlier Write of the same queue pair, possibly in flight, has written.
     ReadBack,
-    /// A fenced Write over what an earlier Read reads.
+    /// A fenced Write over memory that an earlier Read reads.
     Overwrite,
-    /// A fenced Write of what an earlier Read brings.
+    /// A fenced Write of data that an earlier Read returns.
     Echo,
-    /// Compare and swap on a word of this queue pair's own.
+    /// Compare and swap on a word that only this queue pair uses.
     CompareSwap,
     /// Fetch and add on the same word.
     FetchAdd,
@@ -34,7 +34,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Every one.
+    /// All operations.
     pub const ALL: &[Self] = &[
         Self::Write,
         Self::WriteImm,
@@ -51,28 +51,28 @@ impl Op {
     ];
 }
 
-/// A request that cannot succeed, or an end for another reason.
+/// A request that will fail, or another cause for the end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlannedFailure {
     /// Write with a remote key that does not exist.
     WriteKey,
-    /// Write to where nothing may be written.
+    /// Write to memory without write access.
     WriteRight,
     /// Write beyond the end of the region.
     WriteRange,
     /// Read with a remote key that does not exist.
     ReadKey,
-    /// Read from where nothing may be read.
+    /// Read from memory without read access.
     ReadRight,
-    /// Atomic on memory that grants none.
+    /// Atomic on memory that grants no atomic access.
     AtomicRight,
-    /// Atomic on an address that is no multiple of eight.
+    /// Atomic on an address that is not a multiple of eight.
     AtomicAlignment,
     /// Send with invalidate of a key that does not exist.
     InvalidateKey,
     /// Send with invalidate of a key that does not allow it.
     InvalidateRight,
-    /// Send of more than its receive takes.
+    /// Send of a message longer than its receive.
     SendTooLong,
     /// Write from memory whose key does not exist.
     WriteLocalKey,
@@ -80,18 +80,18 @@ pub enum PlannedFailure {
     SendLocalRange,
     /// Read into memory whose key does not exist.
     ReadLocalKey,
-    /// The program gives up: the queue pair of the receiving end is put into the error state.
+    /// The program at the receiving end puts its queue pair into the error state.
     PeerGivesUp,
-    /// The program gives up: the queue pair of the sending end is put into the error state.
+    /// The program at the sending end puts its queue pair into the error state.
     GivesUp,
-    /// The receiving end is gone and says nothing: retries are exceeded.
+    /// The receiving end fails without any notification: retries are exceeded.
     PeerVanishes,
     /// The receiving end posts no more receives: retries are exceeded.
     NeverReady,
 }
 
 impl PlannedFailure {
-    /// Every one.
+    /// All types of failure.
     pub const ALL: &[Self] = &[
         Self::WriteKey,
         Self::WriteRight,
@@ -113,35 +113,35 @@ impl PlannedFailure {
     ];
 }
 
-/// How readily receives are posted.
+/// Strategy of posting receives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Receives {
-    /// As many as fit, always.
+    /// As many as possible, always.
     Early,
-    /// One now and then, so that senders are told to wait.
+    /// One at random times, so that senders receive RNR NAKs.
     Late,
 }
 
-/// What is posted.
+/// Distribution of the posted requests.
 #[derive(Clone, Debug)]
 pub struct Mix {
-    /// How often each of [`Op::ALL`] comes up.
+    /// Relative frequency of each of [`Op::ALL`].
     pub weights: [u32; Op::ALL.len()],
-    /// Bytes of a message, at most.
+    /// Maximum bytes of a message.
     pub len_max: u32,
-    /// Of a hundred messages, so many have a length near a multiple of the MTU.
+    /// Percentage of messages whose length is close to a multiple of the MTU.
     pub round_percent: u64,
-    /// Scatter/gather entries, at most.
+    /// Maximum number of scatter/gather entries.
     pub sges_max: u32,
-    /// Of a hundred requests, so many are signalled.
+    /// Percentage of requests that are signalled.
     pub signalled_percent: u64,
-    /// Of a hundred requests, so many have a fence.
+    /// Percentage of requests with a fence.
     pub fenced_percent: u64,
-    /// Requests posted in one go, at most.
+    /// Maximum number of requests posted in one batch.
     pub burst_max: u64,
-    /// Receives.
+    /// Posting of receives.
     pub receives: Receives,
-    /// Nanoseconds between two looks at what is done, at most.
+    /// Maximum time between two polls, in ns.
     pub step_ns: u64,
 }
 

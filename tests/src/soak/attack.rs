@@ -1,7 +1,8 @@
-//! The attacks of another user of a machine on NICs whose ports and names it knows: packets that are nearly right,
-//! letters that nobody has asked for, names that are taken, clients that say nothing.
+//! Attacks by another user of a machine on NICs whose ports and names it knows: packets that are nearly valid,
+//! unsolicited messages on the control socket, names that are occupied, clients that send nothing.
 //!
-//! Each kind alone is tested in `crates/rnic-host/tests/attacks.rs`; here all of them meet NICs that work.
+//! Each type of attack alone is tested in `crates/rnic-host/tests/attacks.rs`; here all of them are run against NICs
+//! under load.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -12,14 +13,14 @@ use std::time::{Duration, Instant};
 
 use rnic_base::{RandomStream, RandomStreams};
 
-/// Attacks `targets` for so long.
+/// Attacks `targets` for the duration `time`.
 pub(super) fn run(time: Duration, targets: &[String]) {
     let names: Vec<Name> = targets.iter().filter_map(|target| named(target.strip_prefix('@')?)).collect();
     let addresses: Vec<SocketAddr> = targets.iter().filter_map(|target| target.parse().ok()).collect();
     let mut random = RandomStreams::new(u64::from(std::process::id())).stream("attack");
     let squatted: Vec<UnixDatagram> = addresses.iter().flat_map(|address| squat(address.port())).collect();
     let letters = UnixDatagram::unbound();
-    // The kernel takes packets to whole networks for a mistake; everything else may fail, too.
+    // The kernel may reject packets to addresses that it considers networks; all other operations may fail, too.
     let packets = UdpSocket::bind("0.0.0.0:0");
     let mut silent: Vec<UnixStream> = Vec::new();
     let start = Instant::now();
@@ -49,13 +50,14 @@ fn named(name: &str) -> Option<Name> {
     Name::from_abstract_name(name).ok()
 }
 
-/// The names that letterboxes of a NIC at `port` have, as far as they are free.
+/// Binds the names of the control sockets of a NIC at `port`, as far as they are free.
 fn squat(port: u16) -> Vec<UnixDatagram> {
     let names = [format!("rnic-wire-{port}"), format!("rnic-wire-{port}.1"), format!("rnic-wire-{port}.2")];
     names.iter().filter_map(|name| UnixDatagram::bind_addr(&named(name)?).ok()).collect()
 }
 
-/// A packet: noise, one with RoCE's head for some queue pair or for the management one, or one that begins as Falcon's.
+/// Returns a packet: random bytes, one with a RoCE header for some queue pair or for the management one, or one that
+/// starts like a Falcon packet.
 fn packet(random: &mut RandomStream) -> Vec<u8> {
     let len = random.between(0, 1_400) as usize;
     let mut bytes = noise(random, len);
@@ -67,7 +69,7 @@ fn packet(random: &mut RandomStream) -> Vec<u8> {
             bytes[1] = 0x40;
             bytes[2..4].copy_from_slice(&[0xff, 0xff]);
             bytes[4..8].copy_from_slice(&queue_pair.to_be_bytes());
-            // A queue key of management.
+            // A queue key of the management queue pair.
             bytes[12..16].copy_from_slice(&0x8001_0000_u32.to_be_bytes());
         }
         _ if len > 0 => bytes[0] = 0x10 | (random.below(16) as u8),
@@ -80,13 +82,14 @@ fn noise(random: &mut RandomStream, len: usize) -> Vec<u8> {
     (0..len).map(|_| random.bits() as u8).collect()
 }
 
-/// Some 3000 packets a second to each address.
+/// Packets per iteration and address: about 3000 packets per second to each address.
 const BURST: usize = 16;
 const PAUSE: Duration = Duration::from_millis(5);
-/// Clients that say nothing.
+/// Maximum number of connected clients that send nothing.
 const SILENT_MAX: usize = 200;
 
-/// Returns the ports of UDP and abstract names of the process `id` that another user finds; its machine is `host`.
+/// Returns the UDP ports and abstract socket names of the process `id` that another user can find; its machine is
+/// `host`.
 pub(super) fn targets_of(id: u32, host: &str) -> Vec<String> {
     let files = fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
     let links = files.filter_map(|file| Some(fs::read_link(file.path()).ok()?.to_string_lossy().into_owned()));

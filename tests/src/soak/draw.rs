@@ -1,20 +1,20 @@
-//! Steps, drawn from a seed and a number.
+//! Generates steps from a seed and a number.
 
 use std::fmt;
 
 use rnic_base::{RandomStream, RandomStreams};
 
-/// One step: a load, a network, a trouble.
+/// One step: a load, a network, a fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// Its number: with the seed, all that it takes to do it again.
+    /// Number of the step: together with the seed, it is sufficient to repeat the step.
     pub number: u64,
     pub(super) load: Load,
     pub(super) transport: &'static str,
-    /// Options of the network, as `rnic perf` and `rnic run` take them; empty through memory.
+    /// Options of the network, as `rnic perf` and `rnic run` accept them; empty through memory.
     pub(super) network: Vec<(&'static str, &'static str)>,
     pub(super) trouble: Trouble,
-    /// Milliseconds after the beginning of the load at which the trouble comes.
+    /// Milliseconds from the start of the load to the fault.
     pub(super) after_ms: u64,
     pub(super) seed: u64,
 }
@@ -22,7 +22,7 @@ pub struct Step {
 /// The work that moves data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Load {
-    /// `rnic perf --verify` against the listener here, or behind the cable.
+    /// `rnic perf --verify` against the listener on this host, or at the other end of the cable.
     Perf { over_cable: bool, op: &'static str, size: &'static str, qps: u64, depth: u64, duration_ms: u64 },
     /// A pair of programs of the distribution, which check their data.
     Program { program: Program, through_memory: bool },
@@ -35,41 +35,41 @@ pub(super) enum Load {
 pub(super) enum Program {
     /// `ibv_rc_pingpong -c`.
     Pingpong,
-    /// `ibv_rc_pingpong -c -e`, which sleeps until something comes.
+    /// `ibv_rc_pingpong -c -e`, which sleeps until a completion event.
     PingpongEvents,
     /// `ibv_srq_pingpong -c`.
     SharedReceives,
-    /// `rping -V`, whose server lives on.
+    /// `rping -V`, whose server keeps running.
     Rping,
 }
 
-/// The event in the middle of a load.
+/// The fault in the middle of a load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Trouble {
-    /// Nothing.
+    /// No fault.
     Quiet,
-    /// So many processes that do nothing but spin, for each processor.
+    /// Busy loops: the given number of spinning processes for each processor.
     Busy { loops: u64 },
     /// `kill -9`.
     Kill { server: bool },
-    /// SIGSTOP, and SIGCONT so much later.
+    /// SIGSTOP, and SIGCONT after `ms` milliseconds.
     Stop { server: bool, ms: u64 },
-    /// One end of the cable goes down, and up again so much later.
+    /// One end of the cable is taken down, and up again after `ms` milliseconds.
     Cut { end: usize, ms: u64 },
-    /// The cable carries packets of so many bytes only, and again what it did so much later.
+    /// The MTU of the cable changes to `bytes`, and back after `ms` milliseconds.
     Mtu { bytes: u32, ms: u64 },
-    /// Another user of the machine sends what no NIC expects to everything that it can reach.
+    /// Another user of the machine sends invalid input to every socket that it can reach.
     Attack,
 }
 
 impl Step {
-    /// Step `number` of `seed`.
+    /// Generates step `number` of `seed`.
     pub fn draw(seed: u64, number: u64) -> Self {
         let mut random = RandomStreams::new(seed).stream(&format!("soak/step-{number}"));
         let draw = &mut random;
         let load = Load::draw(draw);
         let trouble = Trouble::draw(draw, &load);
-        // The fuzz draws a network of its own.
+        // The fuzz generates a network of its own.
         let has_none = load.through_memory() || matches!(load, Load::Semantics { .. });
         let network = if has_none { Vec::new() } else { network(draw) };
         let transport = one_of(draw, load.transports());
@@ -77,7 +77,7 @@ impl Step {
         Self { number, load, transport, network, trouble, after_ms, seed: draw.below(1 << 32) }
     }
 
-    /// Returns true for a step that takes network namespaces or another user's number.
+    /// Returns true for a step that requires network namespaces or another user's id.
     pub fn needs_root(&self) -> bool {
         self.trouble == Trouble::Attack || matches!(self.load, Load::Perf { over_cable: true, .. })
     }
@@ -111,12 +111,12 @@ impl Load {
             Self::Perf { .. } => &TRANSPORTS,
             Self::Program { program: Program::Rping, .. } => &TRANSPORTS[..IN_A_LIST],
             Self::Program { .. } => &TRANSPORTS,
-            // The fuzz knows no `irn-plus`.
+            // The fuzz does not support `irn-plus`.
             Self::Semantics { .. } => &TRANSPORTS[..TRANSPORTS.len() - 1],
         }
     }
 
-    /// Returns true for a load whose server lives on.
+    /// Returns true for a load whose server keeps running.
     fn has_survivor(&self) -> bool {
         matches!(self, Self::Perf { .. } | Self::Program { program: Program::Rping, .. })
     }
@@ -136,7 +136,7 @@ impl Trouble {
         let common = match draw.below(6) {
             0 => Self::Quiet,
             1 => Self::Busy { loops: draw.between(1, 3) },
-            // Most servers shall become old.
+            // Servers are killed rarely, so that most of them run for a long time.
             2 => Self::Kill { server: server && (!load.has_survivor() || draw.below(4) == 0) },
             3 | 4 => stop,
             _ => Self::Attack,
@@ -146,7 +146,7 @@ impl Trouble {
                 0 => Self::Cut { end: draw.below(2) as usize, ms: one_of(draw, &[20, 200, 800, 4_000]) },
                 _ => Self::Mtu { bytes: one_of(draw, &[576, 1_280, 1_400, 9_000]), ms: draw.between(100, 1_500) },
             },
-            // Both ends are one process, and nobody but them is there to be attacked.
+            // Both ends are one process, so that there is no separate process to kill or to attack.
             Load::Semantics { .. } if matches!(common, Self::Kill { .. } | Self::Attack) => stop,
             _ => common,
         }
@@ -189,10 +189,10 @@ impl fmt::Display for Step {
     }
 }
 
-/// Those that are meant for sockets.
+/// The transports that are intended for sockets.
 pub(super) const TRANSPORTS: [&str; 9] =
     ["irn", "roce-gbn", "fasr", "roce-sr", "falcon", "roce-ar", "tcp", "srnic", "irn-plus"];
-/// So many of them a server can offer; Falcon is offered alone.
+/// Number of leading transports that a server can offer together; Falcon is offered alone.
 pub(super) const IN_A_LIST: usize = 4;
 
 #[cfg(test)]

@@ -1,33 +1,33 @@
-//! Roles in which the soak starts its own program.
+//! Roles in which the soak test starts its own program.
 
 use crate::Place;
 use crate::campaign::Campaign;
 
 use super::attack;
 
-/// A part of a step that is a process of its own.
+/// A part of a step that runs as a process of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Role {
     /// The semantics fuzz, both ends in one process.
     Semantics {
-        /// Through memory instead of sockets.
+        /// True to use memory instead of sockets.
         through_memory: bool,
-        /// With which transport.
+        /// Name of the transport.
         transport: String,
-        /// Of its first run.
+        /// Seed of the first run.
         seed: u64,
     },
-    /// An attack.
+    /// An attack on NICs.
     Attack {
-        /// Its length in milliseconds.
+        /// Duration in milliseconds.
         ms: u64,
-        /// Addresses of sockets, and with an `@` in front names of abstract ones.
+        /// Addresses of sockets, and abstract socket names with an `@` in front.
         targets: Vec<String>,
     },
 }
 
 impl Role {
-    /// The words of a command line.
+    /// Returns the role as words of a command line.
     pub fn words(&self) -> Vec<String> {
         match self {
             Self::Semantics { through_memory, transport, seed } => {
@@ -38,7 +38,7 @@ impl Role {
         }
     }
 
-    /// The role that these words are.
+    /// Parses a role from these words.
     pub fn parse(words: &[String]) -> Option<Self> {
         let (name, rest) = words.split_first()?;
         match (name.as_str(), rest) {
@@ -52,7 +52,7 @@ impl Role {
         }
     }
 
-    /// Plays it to the end.
+    /// Runs the role to its end.
     ///
     /// # Errors
     /// The finding of the fuzz.
@@ -81,7 +81,7 @@ impl Role {
     }
 }
 
-/// Some seconds of work on a busy machine.
+/// Number of runs: some seconds of work on a busy machine.
 const RUNS: u64 = 12;
 const PACKETS_OF_A_RUN: u64 = 4_000;
 

@@ -1,4 +1,4 @@
-//! The place of all steps: the command, the processes that live on, the cable.
+//! The environment of all steps: the command, the processes that keep running, the cable.
 
 use std::fmt;
 use std::fs;
@@ -16,24 +16,24 @@ use crate::apps::{free_port, wait_for_port};
 use crate::cable::Cable;
 use crate::running::Running;
 
-/// Everything that steps share. Dropped, nothing of it is left.
+/// Everything that steps share. Dropping it removes all of it.
 #[derive(Debug)]
 pub struct Stage {
-    /// The command; its libraries stand beside it.
+    /// Path of the `rnic` command; its libraries are beside it.
     rnic: PathBuf,
-    /// A folder that everybody may look into, with a copy of this program.
+    /// A folder that every user can read, with a copy of this program.
     scratch: TempDir,
     /// The folder for temporary files of a step's programs.
     temporary: PathBuf,
     pub(super) is_root: bool,
-    /// Without root there is none.
+    /// The cable; `None` without root.
     pub(super) cable: Option<Cable>,
-    /// One of each kind.
+    /// The processes that keep running, one of each type.
     survivors: [Option<Survivor>; Which::ALL.len()],
     trends: Vec<Trend>,
 }
 
-/// The memory of a process that lived on, step by step, KiB.
+/// Memory of a process that keeps running, after each step, in KiB.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trend {
     name: &'static str,
@@ -41,10 +41,10 @@ pub struct Trend {
 }
 
 impl Stage {
-    /// Prepares for the command in `bin`.
+    /// Prepares the environment for the command in `bin`.
     ///
     /// # Errors
-    /// When something is not there, in words.
+    /// When something does not exist; a description.
     pub fn prepare(bin: &Path) -> Result<Self, String> {
         let rnic = bin.join("rnic");
         let library = bin.join("lib/rnic/libibverbs.so.1");
@@ -73,12 +73,12 @@ impl Stage {
         Running::spawn(name, command, self.scratch.path())
     }
 
-    /// The `rnic` command, here or at one end of the cable.
+    /// Returns the `rnic` command, on this host or at one end of the cable.
     pub(super) fn rnic(&self, cable_end: Option<usize>) -> Command {
         self.at(cable_end, &self.rnic)
     }
 
-    /// This program in a role, as another user if told so.
+    /// Returns the command of this program in a role, as another user if `is_other_user`.
     pub(super) fn role(&self, role: &Role, cable_end: Option<usize>, is_other_user: bool) -> Command {
         let program = self.scratch.path().join("soak");
         let mut command = if is_other_user {
@@ -104,11 +104,11 @@ impl Stage {
         }
     }
 
-    /// The survivor, started if there is none.
+    /// Returns the survivor; starts it if there is none.
     pub(super) fn survivor(&mut self, which: Which) -> Result<&mut Survivor, String> {
         if self.survivors[which as usize].is_none() {
             self.survivors[which as usize] = Some(self.start(which)?);
-            // Resources that it holds from then on belong to its first piece of work.
+            // Performs its first transfer, so that resources acquired by it count as those at rest.
             self.check_survivor(which)?;
         }
         Ok(self.survivors[which as usize].as_mut().expect("it has just been started"))
@@ -132,22 +132,22 @@ impl Stage {
         Ok(Survivor::of(process, port))
     }
 
-    /// Returns true when there is that survivor.
+    /// Returns true when the survivor of this type exists.
     pub(super) fn has_survivor(&self, which: Which) -> bool {
         self.survivors[which as usize].is_some()
     }
 
-    /// Ends the survivor, and keeps what is known of its memory.
+    /// Ends the survivor, and keeps the record of its memory.
     pub(super) fn dismiss(&mut self, which: Which) {
         if let Some(survivor) = self.survivors[which as usize].take() {
             self.trends.push(Trend { name: which.name(), memory_kib: survivor.memory_kib });
         }
     }
 
-    /// Lets a survivor do a clean piece of work, and looks at what it holds afterwards.
+    /// Runs a small transfer without faults against a survivor, and checks the resources that it holds afterwards.
     ///
     /// # Errors
-    /// When it cannot, or holds more than at rest.
+    /// When it fails, or holds more than at rest.
     pub(super) fn check_survivor(&mut self, which: Which) -> Result<(), String> {
         let address = match &self.survivors[which as usize] {
             Some(survivor) => survivor.address.clone(),
@@ -178,7 +178,7 @@ impl Stage {
             if probe.wait(PROBE) && probe.has_succeeded() {
                 break;
             }
-            // A listener serves one at a time, and takes a moment to notice that its client was killed.
+            // A listener serves one client at a time, and needs a moment to detect that its client was killed.
             if start.elapsed() > PROBE || !probe.said().contains("busy with another session") {
                 return Err(format!("{}: {}", which.name(), probe.tail()));
             }
@@ -193,19 +193,19 @@ impl Stage {
         Which::ALL.into_iter().for_each(|which| self.dismiss(which));
     }
 
-    /// Files that programs of a step have left, which are taken away.
+    /// Returns the files that programs of a step have left, and deletes them.
     pub(super) fn temporary_files(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.temporary).into_iter().flatten().flatten();
         let names = entries.map(|entry| {
             let path = entry.path();
-            // Another step shall not be told again.
+            // Deleted so that a later step does not report them again.
             let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
             path.to_string_lossy().into_owned()
         });
         names.collect()
     }
 
-    /// Ends all survivors and returns the course of their memory.
+    /// Ends all survivors and returns the records of their memory.
     pub fn finish(mut self) -> Vec<Trend> {
         self.dismiss_all();
         std::mem::take(&mut self.trends)
@@ -213,8 +213,8 @@ impl Stage {
 }
 
 impl Trend {
-    /// Returns true when memory grew all the time: the least of the last quarter is more than the most of the second,
-    /// by a margin. Few steps say nothing.
+    /// Returns true when memory grew continuously: the minimum of the last quarter exceeds the maximum of the second,
+    /// by a margin. Too few steps return false.
     pub fn grows(&self) -> bool {
         let quarter = self.memory_kib.len() / 4;
         if quarter < QUARTER_MIN {
@@ -235,13 +235,13 @@ impl fmt::Display for Trend {
     }
 }
 
-/// A number that no user has.
+/// A user id that no user has.
 const UID: u32 = 64_321;
-/// The longest time for a clean piece of work, and for a listener to notice that its client was killed.
+/// Maximum time for the transfer after a step, and for a listener to detect that its client was killed.
 const PROBE: Duration = Duration::from_secs(20);
-/// Steps of a quarter, at least.
+/// Minimum number of steps in a quarter.
 const QUARTER_MIN: usize = 8;
-/// Growth that allocators alone may cause.
+/// Growth that allocators alone may cause, in KiB.
 const MARGIN_KIB: u64 = 8 << 10;
 
 #[cfg(test)]

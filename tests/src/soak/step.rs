@@ -1,4 +1,4 @@
-//! Doing one step, and judging it.
+//! Performs one step, and judges its result.
 
 use std::process::Command;
 use std::thread;
@@ -19,16 +19,16 @@ use crate::running::Running;
 /// The result of a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// As it should, and how the load ended.
+    /// Success, and how the load ended.
     Right(&'static str),
-    /// Not so.
+    /// Failure, and the reason.
     Failed(String),
-    /// Not at all, and why.
+    /// Not run, and the reason.
     Skipped(&'static str),
 }
 
 impl Stage {
-    /// Does `step`.
+    /// Performs `step`.
     pub fn perform(&mut self, step: &Step) -> Verdict {
         if step.needs_root() && !self.is_root {
             return Verdict::Skipped("it needs root");
@@ -44,16 +44,16 @@ impl Stage {
             (Ok(how), None) => Verdict::Right(how),
             (Ok(_), Some(left)) => Verdict::Failed(left),
             (Err(why), left) => {
-                // Whatever is wrong with them shall not be held against the next step.
+                // A survivor that may be faulty is ended, so that it does not make the next step fail.
                 survivor_of(step).into_iter().for_each(|which| self.dismiss(which));
                 Verdict::Failed([Some(why), left].into_iter().flatten().collect::<Vec<String>>().join("\n  "))
             }
         }
     }
 
-    /// Starts the load, makes the trouble, waits for the end of both.
+    /// Starts the load, causes the fault, waits for the end of both.
     fn load_and_trouble(&mut self, step: &Step, mark: &str) -> Result<&'static str, String> {
-        // Programs of a few rounds are over before anything could be started beside them.
+        // Started first, because programs of a few rounds would complete before the loops run.
         let loops = self.begin_loops(step, mark)?;
         let mut load = self.begin(step, mark)?;
         let start = Instant::now();
@@ -62,7 +62,7 @@ impl Stage {
         let how = load.end(step, start)?;
         drop((trouble, loops));
         if let (Trouble::Kill { server: true }, Some(which)) = (step.trouble, survivor_of(step)) {
-            // The next step starts another.
+            // The next step starts another one.
             self.dismiss(which);
         }
         Ok(how)
@@ -110,14 +110,14 @@ impl Stage {
         }
     }
 
-    /// Makes the trouble of `step`, and ends it where it lasts for a time; a process that is returned goes on until
-    /// it is dropped.
+    /// Causes the fault of `step`, and ends it when it has a duration; a returned process continues until it is
+    /// dropped.
     fn make_trouble(&mut self, step: &Step, load: &mut Ends, mark: &str) -> Result<Option<Running>, String> {
         match step.trouble {
             Trouble::Quiet | Trouble::Busy { .. } => {}
             Trouble::Kill { server } => match self.end_of(load, server)? {
                 Some(process) => process.kill(),
-                None => return Err("there is nobody to kill".to_owned()),
+                None => return Err("there is no process to kill".to_owned()),
             },
             Trouble::Stop { server, ms } => {
                 let mut signal = |stage: &mut Self, signal| match stage.end_of(load, server) {
@@ -132,7 +132,7 @@ impl Stage {
                 let cable = self.cable.as_ref().ok_or("there is no cable")?;
                 cable.cut(end)?;
                 thread::sleep(Duration::from_millis(ms));
-                cable.mend(end)?;
+                cable.repair(end)?;
             }
             Trouble::Mtu { bytes, ms } => {
                 let cable = self.cable.as_ref().ok_or("there is no cable")?;
@@ -164,7 +164,7 @@ impl Stage {
         (0..count).map(spin).collect()
     }
 
-    /// The process at one end.
+    /// Returns the process at one end.
     fn end_of<'a>(&'a mut self, load: &'a mut Ends, server: bool) -> Result<Option<&'a mut Running>, String> {
         Ok(match (server, load.listener) {
             (false, _) => Some(&mut load.client),
@@ -180,7 +180,7 @@ impl Stage {
         }
     }
 
-    /// Returns a line about everything that is left of a step, `None` when nothing is.
+    /// Returns a line about everything that a step has left behind, `None` when there is nothing.
     fn left_behind(&self, before: &std::collections::BTreeSet<String>, mark: &str) -> Option<String> {
         let mut left = self.temporary_files();
         left.extend(leftovers::names().difference(before).cloned());
@@ -199,14 +199,14 @@ impl Stage {
 struct Ends {
     client: Running,
     server: Option<Running>,
-    /// The survivor that serves, and the number of its process.
+    /// The survivor that serves, and its process id.
     listener: Option<(Which, u32)>,
-    /// The address of the server's machine.
+    /// Address of the server's machine.
     host: &'static str,
 }
 
 impl Ends {
-    /// Waits until all but survivors have ended, and judges how.
+    /// Waits until all processes except survivors have exited, and judges the result.
     fn end(mut self, step: &Step, start: Instant) -> Result<&'static str, String> {
         let all = |ends: &mut Self, judge: fn(&mut Running) -> bool| {
             judge(&mut ends.client) & ends.server.as_mut().is_none_or(judge)
@@ -215,7 +215,7 @@ impl Ends {
             thread::sleep(Duration::from_millis(10));
         }
         let is_victim = |server: bool| step.trouble == Trouble::Kill { server };
-        // No signal but ours has ended it, nor has a panic.
+        // True when a process was ended by a signal or a panic; only the process killed by the test may be.
         let died = |process: &mut Running| process.status().is_none_or(|how| how.code().is_none_or(|code| code == 101));
         let has_died = (died(&mut self.client) && !is_victim(false))
             || self.server.as_mut().is_some_and(|server| died(server) && !is_victim(true));
@@ -233,7 +233,7 @@ impl Ends {
     }
 }
 
-/// The survivor that serves in `step`.
+/// Returns the survivor that serves in `step`.
 fn survivor_of(step: &Step) -> Option<Which> {
     match step.load {
         Load::Perf { over_cable, .. } => Some(if over_cable { Which::FarListener } else { Which::Listener }),
@@ -242,19 +242,19 @@ fn survivor_of(step: &Step) -> Option<Which> {
     }
 }
 
-/// Returns true when a client of `rnic perf` says that all data were compared and right.
+/// Returns true when a client of `rnic perf` reports that all data were compared and correct.
 fn is_verified(said: &str) -> bool {
     let object = said.find('{').map(|at| serde_json::Deserializer::from_str(&said[at..]).into_iter().next());
     matches!(object, Some(Some(Ok(serde_json::Value::Object(report)))) if report.get("verified") == Some(&true.into()))
 }
 
-/// Returns true when the load must succeed in spite of the trouble: an outage shorter than the time peers are given.
+/// Returns true when the load must succeed in spite of the fault: an outage is shorter than the peer timeout.
 fn must_succeed(step: &Step) -> bool {
     let is_perf = matches!(step.load, Load::Perf { .. });
     match step.trouble {
         Trouble::Quiet | Trouble::Busy { .. } | Trouble::Mtu { .. } | Trouble::Attack => true,
         Trouble::Kill { .. } => false,
-        // Connections of `rnic perf` give a peer two seconds; the programs ask for half of one.
+        // Connections of `rnic perf` have a peer timeout of two seconds; the programs request half a second.
         Trouble::Stop { ms, .. } | Trouble::Cut { ms, .. } => ms <= if is_perf { 800 } else { 200 },
     }
 }
@@ -281,7 +281,7 @@ fn program_words(program: Program, is_server: bool, port: &str, step: &Step) -> 
     let rounds = match step.trouble {
         Trouble::Kill { .. } => 100_000_000,
         Trouble::Busy { .. } => 500,
-        // It compares in its own time.
+        // Fewer rounds, because rping compares data as part of each round.
         Trouble::Stop { .. } | Trouble::Attack if program == Program::Rping => 4_000,
         Trouble::Stop { .. } | Trouble::Attack if !is_slow => 20_000,
         _ => 2_000,
@@ -296,9 +296,10 @@ fn program_words(program: Program, is_server: bool, port: &str, step: &Step) -> 
     line.split_whitespace().chain(far).map(str::to_owned).collect()
 }
 
-/// Every load ends within it, whatever happens: half a minute of silence ends a session of `rnic perf`.
+/// Every load ends within this time, whatever happens: a session of `rnic perf` ends after half a minute without
+/// packets.
 const PATIENCE: Duration = Duration::from_secs(75);
-/// The longest time until a killed process has vanished.
+/// Maximum time until a killed process has exited.
 const MOMENT: Duration = Duration::from_secs(3);
 
 #[cfg(test)]

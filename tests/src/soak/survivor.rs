@@ -1,4 +1,4 @@
-//! Processes that live on from step to step, and what they hold at rest.
+//! Processes that keep running from step to step, and the resources that they hold at rest.
 
 use std::fmt;
 use std::fs;
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use crate::running::Running;
 
-/// The kinds of processes that live on.
+/// Types of processes that keep running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Which {
-    /// `rnic perf --listen` here.
+    /// `rnic perf --listen` on this host.
     Listener,
-    /// The same, behind the cable.
+    /// The same, at the other end of the cable.
     FarListener,
-    /// `rping -s -P`: a program of the distribution, which other programs reach through memory.
+    /// `rping -s -P`: a program of the distribution, to which other programs connect through memory.
     Rping,
 }
 
@@ -32,37 +32,37 @@ impl Which {
     }
 }
 
-/// A process that lives on.
+/// A process that keeps running.
 #[derive(Debug)]
 pub(super) struct Survivor {
     pub(super) process: Running,
-    /// The address or port at which it listens.
+    /// Address or port at which it listens.
     pub(super) address: String,
-    /// Its resources after its first piece of work.
+    /// Resources held after its first transfer.
     resting: Option<Holds>,
-    /// Resident memory after each step, KiB.
+    /// Resident memory after each step, in KiB.
     pub(super) memory_kib: Vec<u64>,
 }
 
-/// The resources of a process.
+/// Resources that a process holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Holds {
     files: usize,
     threads: usize,
-    /// Mappings of memory that is shared without a name in the file system.
+    /// Number of mappings of shared memory without a name in the file system.
     shared: usize,
 }
 
 impl Survivor {
-    /// `process`, which listens at `address`.
+    /// Creates the survivor of `process`, which listens at `address`.
     pub(super) fn of(process: Running, address: String) -> Self {
         Self { process, address, resting: None, memory_kib: Vec::new() }
     }
 
-    /// Starts `command`, which says its address in its first line and ends with its standard input.
+    /// Starts `command`, which prints its address in its first line and ends with its standard input.
     ///
     /// # Errors
-    /// When it does not, in its words.
+    /// When it does not; its output.
     pub(super) fn start(mut command: Command, scratch: &Path) -> Result<Self, String> {
         command.stdin(Stdio::piped());
         let mut process = Running::spawn("listener", command, scratch)?;
@@ -80,13 +80,13 @@ impl Survivor {
         }
     }
 
-    /// Holds what it holds now against what it held at rest; some of it may take a moment to go.
+    /// Compares the resources that it holds now with those at rest; waits, because some may take a moment to be freed.
     ///
     /// # Errors
-    /// When there is more, or the process is gone.
+    /// When there are more, or the process has exited.
     pub(super) fn check(&mut self) -> Result<(), String> {
         if self.resting.is_none() {
-            // The last client has gone just now.
+            // The last client has exited just now.
             std::thread::sleep(MOMENT);
         }
         let start = Instant::now();
@@ -133,7 +133,7 @@ fn resident_kib(id: u32) -> u64 {
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// The longest time that a busy machine needs.
+/// Maximum waiting time, sufficient for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// The time in which a process gives back a client's resources.
+/// Time in which a process frees a client's resources.
 const MOMENT: Duration = Duration::from_millis(500);
