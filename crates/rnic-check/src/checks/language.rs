@@ -179,9 +179,9 @@ fn split_name(name: &str) -> String {
     text
 }
 
-/// Returns the words of a text in lower case with one blank between them. Hyphens join, as apostrophes do.
+/// Returns the words of a text in lower case with one blank between them. Hyphens, underscores and apostrophes join.
 fn words_of(text: &str) -> String {
-    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '\'');
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '\'');
     let words = text.split(|c: char| !is_part(c)).filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect::<Vec<_>>().join(" ")
 }
