@@ -87,7 +87,8 @@ pub(crate) fn packets_of(stats: &EngineStats) -> u64 {
 struct Host {
     /// Memory that grants peers no access.
     closed: RegionId,
-    /// Memory beyond whose end planned_to_fail requests of others, and of this host, reach.
+    /// Regions for requests that will fail: peers' requests exceed the end of the first one, and this host's own the
+    /// end of the second.
     edge: RegionId,
     own_edge: RegionId,
     srq: Option<SrqId>,
@@ -273,7 +274,7 @@ impl<'b, B: Backend> Body<'b, B> {
         if planned.is_some_and(|planned| legal.contains(&planned)) {
             return Ok(());
         }
-        Err(format!("host {host}: {event:?} at end {end}, to which the other end's planned is {planned:?}"))
+        Err(format!("host {host}: {event:?} at end {end}, for which the other end's planned failure is {planned:?}"))
     }
 
     fn packets(&self) -> u64 {

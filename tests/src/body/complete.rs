@@ -105,7 +105,7 @@ impl<B: Backend> Body<'_, B> {
         if is_shared && is_fetch && own.is_some() && status == WcStatus::RetryExceeded {
             return Ok(());
         }
-        Err(format!("of request {} ({:?}), whose planned is {:?}", request.index, request.op, request.planned))
+        Err(format!("of request {} ({:?}), whose planned failure is {:?}", request.index, request.op, request.planned))
     }
 
     /// Handles the success of a request: checks the effect that it promises.

@@ -13,7 +13,7 @@ use crate::log::Happened;
 use crate::scenario::{Op, PlannedFailure, one_in};
 
 impl<B: Backend> Body<'_, B> {
-    /// A request that must fail as `planned` says; or the program's giving up instead of one.
+    /// Generates a request that must fail as `planned` specifies, or makes the program close the connection instead.
     pub(super) fn draft_failing(&mut self, end: usize, planned: PlannedFailure) -> Result<Option<Draft>, String> {
         let (host, there) = (self.ends[end].host, self.ends[end ^ 1].host);
         let (base, rkey) = self.memory.whole(there);

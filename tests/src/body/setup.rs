@@ -251,7 +251,7 @@ impl PlannedFailure {
 /// Bytes of the memory that grants no access.
 const CLOSED_BYTES: usize = 4_096;
 
-/// Bytes of each region beyond whose end planned_to_fail requests reach.
+/// Bytes of each region whose end is exceeded by requests that will fail.
 pub(super) const EDGE_BYTES: usize = 1 << 16;
 
 /// Pattern of the region whose end a host exceeds when it sends.
