@@ -2,7 +2,7 @@
 //! simulation, on sockets, through shared memory.
 //!
 //! ```text
-//! ROOM     rnic-conformance (green: a check that finds something is always welcome)
+//! CRATE    rnic-conformance (green: a check that finds something is always welcome)
 //! Purpose  one body of random work and its checks, on four networks: fabric, engines alone, UDP sockets, memory
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-fabric, rnic-host
 //! Must not know in the body which network it runs on; look into an engine to decide what is right

@@ -1,7 +1,7 @@
 //! Types shared by all other crates: time, units, sequence numbers, ring bitmaps, random numbers, bounds.
 //!
 //! ```text
-//! ROOM     rnic-base (red: a change here moves every room above it)
+//! CRATE    rnic-base (red: a change here moves every room above it)
 //! Purpose  types whose misuse the compiler can see, and the arithmetic that must be exact on every machine
 //! May use  nothing of ours
 //! Must not read a clock, draw entropy, use floating point where a result depends on it

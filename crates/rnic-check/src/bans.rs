@@ -3,7 +3,7 @@
 //! The check `banned` applies it to production code; the part that clippy can check too is generated from here into
 //! clippy.toml (see [`crate::generate`]), so that editors show it and tests are covered.
 
-use crate::rooms::Kind;
+use crate::crates::Kind;
 
 /// One ban.
 #[derive(Debug)]
@@ -75,8 +75,8 @@ impl Scope {
     pub fn covers(self, name: &str) -> bool {
         match self {
             Self::Everywhere => true,
-            Self::Core => crate::rooms::room(name).is_some_and(|room| room.kind == Kind::Core),
-            Self::Rooms(rooms) => rooms.contains(&name),
+            Self::Core => crate::crates::rule(name).is_some_and(|rule| rule.kind == Kind::Core),
+            Self::Rooms(crates) => crates.contains(&name),
         }
     }
 }
@@ -112,7 +112,7 @@ pub const BANS: &[Ban] = &[
         what: What::Paths(&["std::thread", "std::sync::mpsc"]),
         scope: Scope::Core,
         because: "the order of a run must not depend on a scheduler",
-        instead: "leave threads to rnic-host and rnic-cli; a core room is driven by its caller",
+        instead: "leave threads to rnic-host and rnic-cli; a core crate is driven by its caller",
         can_be_lifted: false,
         but: &[But {
             path: "crates/rnic-fae/src/thread.rs",
@@ -262,22 +262,22 @@ pub const BANS: &[Ban] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rooms::room;
+    use crate::crates::rule;
 
     #[test]
     fn names_are_unique_and_rooms_exist() {
         for (index, ban) in BANS.iter().enumerate() {
             assert!(BANS[..index].iter().all(|other| other.id != ban.id), "{} stands twice", ban.id);
             assert!(ban.but.iter().all(|but| but.because.len() > 20), "{}: an exception without its reason", ban.id);
-            if let Scope::Rooms(rooms) = ban.scope {
-                assert!(rooms.iter().all(|name| room(name).is_some()), "{}: unknown room", ban.id);
+            if let Scope::Rooms(crates) = ban.scope {
+                assert!(crates.iter().all(|name| rule(name).is_some()), "{}: unknown crate", ban.id);
             }
         }
     }
 
     #[test]
     fn clippy_entries_are_for_the_whole_core() {
-        // The root clippy.toml serves every core room alike; a narrower ban cannot be said there.
+        // The root clippy.toml serves every core crate alike; a narrower ban cannot be said there.
         let narrow = BANS.iter().find(|ban| matches!(ban.scope, Scope::Rooms(_)) && !ban.clippy.is_empty());
         assert_eq!(narrow.map(|ban| ban.id), None);
     }

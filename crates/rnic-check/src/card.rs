@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-/// The six headings, in order, below the line `ROOM name (colour: note)`.
+/// The six headings, in order, below the line `CRATE name (colour: note)`.
 pub const HEADINGS: [&str; 6] = ["Purpose", "May use", "Must not", "Add here", "Not here", "Proved by"];
 
 /// Colours, by the care that changes to a crate need.
 pub const COLOURS: [&str; 3] = ["green", "amber", "red"];
 
-const TITLE: &str = "ROOM";
+const TITLE: &str = "CRATE";
 
 /// A card as read from the documentation of a crate root.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Card {
 }
 
 impl Card {
-    /// Reads the card from the `//!` lines of `source`; `None` when there is no `ROOM` line.
+    /// Reads the card from the `//!` lines of `source`; `None` when there is no `CRATE` line.
     pub fn read(source: &str) -> Option<Self> {
         let docs = source.lines().enumerate().map_while(|(index, line)| Some((index + 1, line.strip_prefix("//!")?)));
         let mut card: Option<Self> = None;
@@ -85,7 +85,7 @@ impl Card {
 mod tests {
     use super::*;
 
-    const CARD: &str = "//! About.\n//!\n//! ```text\n//! ROOM     rnic-x (amber: with a test)\n//! Purpose  to be\n\
+    const CARD: &str = "//! About.\n//!\n//! ```text\n//! CRATE    rnic-x (amber: with a test)\n//! Purpose  to be\n\
                         //!          an example\n//! May use  rnic-base, rnic-wire\n//! Must not sleep\n\
                         //! ```\n//! Purpose later\n";
 
@@ -101,6 +101,6 @@ mod tests {
 
     #[test]
     fn without_a_title_there_is_no_card() {
-        assert_eq!(Card::read("//! Purpose  to be\nfn f() {}\n//! ROOM x\n"), None);
+        assert_eq!(Card::read("//! Purpose  to be\nfn f() {}\n//! CRATE x\n"), None);
     }
 }

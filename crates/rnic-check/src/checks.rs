@@ -35,10 +35,10 @@ pub struct Check {
 /// Every check, in the order of their listing.
 pub const CHECKS: &[Check] = &[
     Check { name: "parses", holds: "every .rs and .toml file parses", run: parses::check },
-    Check { name: "arrows", holds: "rooms depend only on the rooms that the table allows", run: arrows::check },
+    Check { name: "arrows", holds: "crates depend only on the crates that the table allows", run: arrows::check },
     Check {
         name: "cards",
-        holds: "every room has a card with six headings that agrees with the table",
+        holds: "every crate has a card with six headings that agrees with the table",
         run: cards::check,
     },
     Check {
@@ -79,7 +79,7 @@ pub const CHECKS: &[Check] = &[
         holds: "every mechanism of the papers has a test that names it",
         run: mechanisms::check,
     },
-    Check { name: "names", holds: "`rnic_room::Name` in a page is a name of that room", run: names::check },
+    Check { name: "names", holds: "`rnic_x::Name` in a page is a name of that crate", run: names::check },
     Check { name: "blobs", holds: "no file larger than 256 KiB", run: layout::blobs },
     Check { name: "dead_files", holds: "every Rust file is reached by a build", run: layout::dead_files },
     Check { name: "house_files", holds: "the pages that a house must have are there", run: layout::house_files },

@@ -5,16 +5,16 @@ use core::fmt::Write as _;
 
 use crate::bans::{BANS, Ban, Clippy};
 use crate::card::Card;
+use crate::crates::{CRATES, Kind};
 use crate::mechanisms;
-use crate::rooms::{Kind, ROOMS};
 use crate::tree::Tree;
 
 /// Page with the table of crates.
 pub const MAP: &str = "ARCHITECTURE.md";
 /// Marker at the beginning of the generated part of ARCHITECTURE.md.
-pub const ROOMS_BEGIN: &str = "<!-- rooms:begin -->";
+pub const CRATES_BEGIN: &str = "<!-- crates:begin -->";
 /// Marker at the end of the generated part of ARCHITECTURE.md.
-pub const ROOMS_END: &str = "<!-- rooms:end -->";
+pub const CRATES_END: &str = "<!-- crates:end -->";
 
 /// One generated file.
 #[derive(Debug)]
@@ -32,14 +32,14 @@ pub struct Generated {
 pub fn all(tree: &Tree) -> Vec<Generated> {
     let map = tree.file(MAP).and_then(|file| file.text()).map(|text| Generated {
         path: MAP.to_owned(),
-        text: with_rooms(text, &rooms_table(tree)),
-        stale: "the table of rooms does not say what the cards say",
+        text: with_crates(text, &crates_table(tree)),
+        stale: "the table of crates does not say what the cards say",
     });
     let stale = "the lists are not those of crates/rnic-check/src/bans.rs";
     let core = Generated { path: "clippy.toml".to_owned(), text: Ok(clippy_toml(&core_bans(), CORE_HEAD)), stale };
-    let edges = ROOMS.iter().filter(|room| room.kind == Kind::Edge).filter_map(|room| {
-        let dir = &tree.packages().iter().find(|package| package.name == room.name)?.dir;
-        let bans: Vec<&Ban> = BANS.iter().filter(|ban| ban.scope.covers(room.name)).collect();
+    let edges = CRATES.iter().filter(|rule| rule.kind == Kind::Edge).filter_map(|rule| {
+        let dir = &tree.packages().iter().find(|package| package.name == rule.name)?.dir;
+        let bans: Vec<&Ban> = BANS.iter().filter(|ban| ban.scope.covers(rule.name)).collect();
         Some(Generated { path: format!("{dir}/clippy.toml"), text: Ok(clippy_toml(&bans, EDGE_HEAD)), stale })
     });
     let mechanisms = tree.file(mechanisms::PAGE).map(|_| Generated {
@@ -50,23 +50,23 @@ pub fn all(tree: &Tree) -> Vec<Generated> {
     map.into_iter().chain([core]).chain(edges).chain(mechanisms).collect()
 }
 
-fn with_rooms(text: &str, table: &str) -> Result<String, String> {
-    let missing = || format!("no `{ROOMS_BEGIN}` followed by `{ROOMS_END}`");
-    let (before, rest) = text.split_once(ROOMS_BEGIN).ok_or_else(missing)?;
-    let (_, after) = rest.split_once(ROOMS_END).ok_or_else(missing)?;
-    Ok(format!("{before}{ROOMS_BEGIN}\n{table}{ROOMS_END}{after}"))
+fn with_crates(text: &str, table: &str) -> Result<String, String> {
+    let missing = || format!("no `{CRATES_BEGIN}` followed by `{CRATES_END}`");
+    let (before, rest) = text.split_once(CRATES_BEGIN).ok_or_else(missing)?;
+    let (_, after) = rest.split_once(CRATES_END).ok_or_else(missing)?;
+    Ok(format!("{before}{CRATES_BEGIN}\n{table}{CRATES_END}{after}"))
 }
 
-/// Returns a Markdown table of the crates that exist, in the order of [`crate::rooms`].
-fn rooms_table(tree: &Tree) -> String {
-    let mut table = "| room | purpose | may use | add here |\n|---|---|---|---|\n".to_owned();
-    for room in ROOMS {
-        let package = tree.packages().iter().find(|package| package.name == room.name);
+/// Returns a Markdown table of the crates that exist, in the order of [`crate::crates`].
+fn crates_table(tree: &Tree) -> String {
+    let mut table = "| crate | purpose | may use | add here |\n|---|---|---|---|\n".to_owned();
+    for rule in CRATES {
+        let package = tree.packages().iter().find(|package| package.name == rule.name);
         let Some(file) = package.and_then(|package| tree.root_file(package)) else { continue };
         let Some(card) = file.text().and_then(Card::read) else { continue };
         let cell = |heading| card.text(heading).replace('|', "\\|");
         let [purpose, may_use, add_here] = ["Purpose", "May use", "Add here"].map(cell);
-        let (name, path) = (room.name, &file.path);
+        let (name, path) = (rule.name, &file.path);
         let _ = writeln!(table, "| [{name}]({path}) ({}) | {purpose} | {may_use} | {add_here} |", card.colour_word());
     }
     table
@@ -74,11 +74,11 @@ fn rooms_table(tree: &Tree) -> String {
 
 const CORE_HEAD: &str = "\
 # Generated from crates/rnic-check/src/bans.rs by `cargo run -p rnic-check -- --write`.
-# These are the rules of the core rooms; a room at the edge has a clippy.toml of its own, which replaces this one.
+# These are the rules of the core crates; a crate at the edge has a clippy.toml of its own, which replaces this one.
 ";
 const EDGE_HEAD: &str = "\
 # Generated from crates/rnic-check/src/bans.rs by `cargo run -p rnic-check -- --write`.
-# A room at the edge of the project touches the world, so the bans of the core rooms do not hold here.
+# A crate at the edge of the project touches the world, so the bans of the core crates do not hold here.
 ";
 
 fn core_bans() -> Vec<&'static Ban> {
@@ -108,10 +108,10 @@ fn clippy_toml(bans: &[&Ban], head: &str) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) const PAGE: &str = "# T\n\nThe rooms:\n<!-- rooms:begin -->\nold\n<!-- rooms:end -->\n\nafter\n";
+    pub(crate) const PAGE: &str = "# T\n\nThe crates:\n<!-- crates:begin -->\nold\n<!-- crates:end -->\n\nafter\n";
 
     pub(crate) fn tree_with(page: &str, clippy: &str) -> Tree {
-        let card = "//! About.\n//!\n//! ```text\n//! ROOM     rnic-wire (amber: careful)\n\
+        let card = "//! About.\n//!\n//! ```text\n//! CRATE    rnic-wire (amber: careful)\n\
                     //! Purpose  bytes | meaning\n//! May use  rnic-base\n//! Add here a header\n//! ```\n";
         Tree::invent([
             (MAP, page),
@@ -126,8 +126,8 @@ pub(crate) mod tests {
         let page = all(&tree_with(PAGE, "")).remove(0).text.expect("the markers are there");
         let row = "| [rnic-wire](crates/rnic-wire/src/lib.rs) (amber) | bytes \\| meaning | rnic-base | a header |\n";
         assert!(page.contains(row), "{page}");
-        assert!(page.starts_with("# T\n\nThe rooms:\n<!-- rooms:begin -->\n| room |"));
-        assert!(page.ends_with("|\n<!-- rooms:end -->\n\nafter\n") && !page.contains("old"));
+        assert!(page.starts_with("# T\n\nThe crates:\n<!-- crates:begin -->\n| crate |"));
+        assert!(page.ends_with("|\n<!-- crates:end -->\n\nafter\n") && !page.contains("old"));
     }
 
     #[test]

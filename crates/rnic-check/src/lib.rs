@@ -1,7 +1,7 @@
 //! Tests of project style: the rules for the project's own source and documents, checked by code.
 //!
 //! ```text
-//! ROOM     rnic-check (red: a rule here binds every other room)
+//! CRATE    rnic-check (red: a rule here binds every other crate)
 //! Purpose  rules of structure and style over the whole tree, and the texts generated from one declaration
 //! May use  nothing of ours
 //! Must not know what the code means, build it or run it; write outside the generated places
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! In the spirit of TigerBeetle's `tidy.zig` and rust-analyzer's `tidy.rs`. A rule is a function from a [`Tree`] to
-//! [`Finding`]s. The tables that are edited by hand are [`rooms`] (permitted dependencies between crates), [`bans`]
+//! [`Finding`]s. The tables that are edited by hand are [`crates`] (permitted dependencies between crates), [`bans`]
 //! (banned calls and their replacements), [`mechanisms`] (mechanisms that the papers describe and tests must name) and
 //! `ratchet.toml` (items that are too long at present). Rust is parsed by `syn`, Markdown by `pulldown-cmark`, so
 //! comments, strings and test modules do not confuse the rules.
@@ -19,12 +19,12 @@
 pub mod bans;
 pub mod card;
 pub mod checks;
+pub mod crates;
 pub mod finding;
 pub mod generate;
 pub mod library;
 pub mod mechanisms;
 pub mod ratchet;
-pub mod rooms;
 pub mod rust_source;
 pub mod tree;
 

@@ -9,7 +9,7 @@ use rnic_check::{CHECKS, Tree, generate, run_all};
 const USAGE: &str = "\
 usage: rnic-check [--write | --list]
   without arguments: checks the tree; one line a finding, exit code 1 when there are any
-  --write            writes the generated texts (ARCHITECTURE's table of rooms, clippy.toml,
+  --write            writes the generated texts (ARCHITECTURE's table of crates, clippy.toml,
                      docs/mechanisms.md)
   --list             names the checks and what each holds";
 

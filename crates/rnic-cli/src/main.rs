@@ -1,7 +1,7 @@
 //! The `rnic` command.
 //!
 //! ```text
-//! ROOM     rnic-cli (green: a newcomer may change anything that keeps the tests green)
+//! CRATE    rnic-cli (green: a newcomer may change anything that keeps the tests green)
 //! Purpose  the rnic command: arguments in; tables, charts and JSON out; unmodified programs on our libraries
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-fabric, rnic-host, rnic-reproduce
 //! Must not decide anything about transports; measure or simulate by itself

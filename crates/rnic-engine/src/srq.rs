@@ -73,7 +73,7 @@ impl Srq {
         self.sges.extend(std::iter::repeat_n(Sge::default(), self.sges_each - sges.len()));
     }
 
-    /// Reserves space for `capacity` entries, which must be no fewer than there are.
+    /// Sets the capacity to `capacity` entries, which must be no fewer than are posted, and reserves space for them.
     pub(crate) fn set_capacity(&mut self, capacity: u32) {
         self.capacity = capacity as usize;
         self.entries.reserve(self.capacity - self.entries.len());

@@ -33,7 +33,7 @@ pub enum QpState {
     Init,
     /// The peer is configured: packets are received.
     ReadyToReceive,
-    /// Fully operational.
+    /// Fully operational: requests are sent and received.
     ReadyToSend,
     /// No new requests are sent; those in flight complete.
     SendQueueDrained,

@@ -81,7 +81,8 @@ pub struct EngineStats {
     pub reads_resubmitted: u64,
     /// Timeouts on which recovery acted.
     pub timeouts: u64,
-    /// Waits shorter than a timeout after which packets were retransmitted to obtain a response from the peer.
+    /// Number of waits shorter than a timeout after which packets were retransmitted as probes, to obtain a response
+    /// from the peer.
     pub probes: u64,
     /// NACKs accepted.
     pub nacks: u64,
@@ -101,8 +102,8 @@ pub struct EngineStats {
     pub drops: [u64; DropReason::COUNT],
 }
 
-/// Counters of FaSR's shared pool. Usage counters include both ends of connections; path and recovery counters include
-/// receivers only.
+/// Counters of FaSR's shared pool. Usage counters and `recoveries` include both ends of connections; `fast_path`,
+/// `slow_path` and the counters of finished recoveries include receivers only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PoolStats {
     /// Out-of-order or gap-filling packets that needed no bitmap.

@@ -57,7 +57,7 @@ impl UnreliableEnd {
         self.qkey = qkey;
     }
 
-    /// Returns the numbers of the next packet and of the one that is expected.
+    /// Returns the sequence numbers of the next packet to send and of the packet expected from the peer.
     pub(crate) fn numbers(&self) -> [Seq; 2] {
         [self.next, self.expected]
     }

@@ -1,8 +1,8 @@
 //! Work queues: rings of posted requests.
 //!
-//! Entries are addressed by a counter that only grows (and wraps at 2^32); a power-of-two ring keeps them. The counters
-//! of a send queue run `head <= next <= tail`: completed | outstanding | not yet sent. Those of a receive queue are
-//! IRN's `recv_WQE_SN`.
+//! Entries are addressed by a counter that only increases (and wraps at 2^32); a ring of power-of-two size stores them.
+//! The counters of a send queue run `head <= next <= tail`: completed | outstanding | not yet sent. Those of a receive
+//! queue are IRN's `recv_WQE_SN`.
 
 use rnic_base::{Seq, prefetch_at};
 

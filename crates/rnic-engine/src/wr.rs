@@ -29,7 +29,7 @@ pub struct RemoteMemory {
 /// Destination of a datagram, and the queue key that the destination requires.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DatagramAddress {
-    /// The peer.
+    /// Network address of the peer.
     pub peer: PeerId,
     /// The queue pair at the peer.
     pub qpn: Qpn,
@@ -78,7 +78,7 @@ pub enum SendOp {
     FetchAdd {
         /// Address of the bytes; 8-byte aligned.
         remote: RemoteMemory,
-        /// Summand.
+        /// Value to add.
         add: u64,
     },
     /// Stores eight bytes in remote memory, atomically and after everything before (IBA annex A19).
@@ -140,7 +140,7 @@ pub struct SendRequest<'a> {
     pub op: SendOp,
     /// Local memory: data to send, or the destination of responses.
     pub sges: &'a [Sge],
-    /// Modifiers.
+    /// Modifiers of the request.
     pub flags: SendFlags,
 }
 

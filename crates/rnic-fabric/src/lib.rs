@@ -1,7 +1,7 @@
 //! The simulator driver: the simulated network, with real engines at its hosts.
 //!
 //! ```text
-//! ROOM     rnic-fabric (amber: change with a scenario or property test)
+//! CRATE    rnic-fabric (amber: change with a scenario or property test)
 //! Purpose  clock, links, switches, PFC and ECN, topologies, workloads, faults, host models, checkers, metrics
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-nvme
 //! Must not read a clock, draw entropy, open a file or a socket, start a thread; allocate per packet in steady state

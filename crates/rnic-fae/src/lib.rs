@@ -1,7 +1,7 @@
 //! Falcon's adaptive engine (FAE; "rate update engine" in the specification): where control policies run.
 //!
 //! ```text
-//! ROOM     rnic-fae (amber: with a test that equal events give equal actions wherever they are handled)
+//! CRATE    rnic-fae (amber: with a test that equal events give equal actions wherever they are handled)
 //! Purpose  event and response records, the event queue, the engine in three places with three forms of state
 //! May use  rnic-base, rnic-policy
 //! Must not know packets or algorithms, allocate per event, compute in floating point; one file may start a thread

@@ -1,7 +1,7 @@
 //! Falcon below the verbs: transactions of at most one MTU, and the reliable delivery of their packets.
 //!
 //! ```text
-//! ROOM     rnic-falcon (red: two layers that must not know each other)
+//! CRATE    rnic-falcon (red: two layers that must not know each other)
 //! Purpose  the transaction layer (RSN order, resources, errors) and the packet delivery layer (windows, gates, flows)
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-fae
 //! Must not know a verb, read a clock, touch payload, allocate per packet, compute in floating point

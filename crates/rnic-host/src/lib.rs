@@ -1,7 +1,7 @@
 //! The engine on UDP sockets: a NIC in user space, between ordinary processes, without root, module or hardware.
 //!
 //! ```text
-//! ROOM     rnic-host (amber: change with a test on real sockets)
+//! CRATE    rnic-host (amber: change with a test on real sockets)
 //! Purpose  body 2: sockets, registered memory, connection manager, impairment, capture; perf and floor on top
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-psp
 //! Must not believe a byte of a peer; allocate per packet; lose what the engine hands out

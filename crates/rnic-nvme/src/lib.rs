@@ -1,7 +1,7 @@
 //! NVMe over Falcon: reads and writes of blocks as Falcon transactions, each of one unit of 4 KiB.
 //!
 //! ```text
-//! ROOM     rnic-nvme (amber: an upper layer; what it holds is bounded by what both ends have agreed)
+//! CRATE    rnic-nvme (amber: an upper layer; what it holds is bounded by what both ends have agreed)
 //! Purpose  commands into units, tags, translation of block addresses, a target, an emulated block device
 //! May use  rnic-base, rnic-wire, rnic-falcon
 //! Must not know a PSN or a verb, read a clock, touch payload, allocate per unit, compute in floating point

@@ -1,7 +1,7 @@
 //! The programming interface for transports.
 //!
 //! ```text
-//! ROOM     rnic-policy (red: every algorithm in the tree is written against this)
+//! CRATE    rnic-policy (red: every algorithm in the tree is written against this)
 //! Purpose  THE extension point: events, views, actions, bounded state, parameters, profiles, the contract kit
 //! May use  rnic-base
 //! Must not know the engine, allocate per event, compute in floating point

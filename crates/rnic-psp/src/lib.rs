@@ -1,7 +1,7 @@
 //! Protection of Falcon packets on a network: PSP or IPsec's ESP, with keys, AES-GCM, a replay check and key rotation.
 //!
 //! ```text
-//! ROOM     rnic-psp (red: quote PSP's or Falcon's specification)
+//! CRATE    rnic-psp (red: quote PSP's or Falcon's specification)
 //! Purpose  keys from a secret, vectors that never repeat, sealing and opening datagrams, replays, rotation
 //! May use  rnic-base, rnic-wire
 //! Must not allocate or loop per packet, draw random bits, read a clock, believe a byte before it is authenticated

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::experiment::Experiment;
 use crate::input::{PLAN_BYTES_MAX, read_text};
 
-/// Every experiment of a folder, in order of their ids.
+/// All experiments of a folder, in order of their ids.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
     /// Experiments, in order of their ids.

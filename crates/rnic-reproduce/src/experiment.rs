@@ -178,7 +178,7 @@ pub struct Measure {
     pub name: String,
     /// Label for readers.
     pub label: String,
-    /// The field of the fabric's report, such as `fct_p99_us` or `single_packet_fct_us.p999`; or one of a trial.
+    /// Field of the fabric's report, such as `fct_p99_us` or `single_packet_fct_us.p999`, or of a trial's result.
     pub field: Option<String>,
     /// Quantity to use instead of a field, with the plan's keys as its arguments; `rnic reproduce --quantities` lists
     /// them.

@@ -20,11 +20,11 @@ use shape::Gap;
 /// Statistics of a value over the seeds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Stat {
-    /// Their mean.
+    /// Mean of the values.
     pub mean: f64,
-    /// The least.
+    /// Least value.
     pub min: f64,
-    /// The largest.
+    /// Largest value.
     pub max: f64,
     /// Number of values.
     pub count: usize,

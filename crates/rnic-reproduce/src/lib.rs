@@ -1,7 +1,7 @@
 //! Re-runs figures of papers on the fabric and compares the results with the papers.
 //!
 //! ```text
-//! ROOM     rnic-reproduce (amber: change with a test of what a check computes, or of what a report shows)
+//! CRATE    rnic-reproduce (amber: change with a test of what a check computes, or of what a report shows)
 //! Purpose  experiments (folders of data) into runs, runs into samples, samples into verdicts and a report
 //! May use  rnic-base, rnic-policy, rnic-transports, rnic-trials, rnic-fabric
 //! Must not know a paper or a transport by name (experiments/ does); change a number between a run and the report

@@ -24,7 +24,7 @@ pub struct Quantity {
     pub compute: fn(&Arguments) -> Result<f64, String>,
 }
 
-/// Every quantity.
+/// All quantities that a check can name.
 pub const QUANTITIES: &[Quantity] = &[
     Quantity {
         name: "stall-goodput",

@@ -52,7 +52,7 @@ pub struct Sample {
     pub sources: String,
     /// The fabric's report, or the result of the trial, as JSON.
     pub report: serde_json::Value,
-    /// Distributions at [`levels`].
+    /// Distributions by name, such as `fct_us`: the value at each of the shares that [`levels`] returns.
     pub quantiles: BTreeMap<String, Vec<f64>>,
     /// Duration of the run, in seconds.
     pub wall_s: f64,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::input::{LINE_BYTES_MAX, read_text};
 use crate::run::Sample;
 
-/// A folder of samples.
+/// A folder in which samples are stored, one file each.
 #[derive(Clone, Debug)]
 pub struct Store(PathBuf);
 

@@ -22,7 +22,7 @@ pub enum Size {
     Fast,
 }
 
-/// All runs that some experiments need.
+/// All runs that the requested experiments need.
 #[derive(Clone, Debug)]
 pub struct Work<'c> {
     /// The runs, by key.
@@ -33,7 +33,7 @@ pub struct Work<'c> {
     pub size: Size,
 }
 
-/// The runs of one experiment: by variant, place and seed.
+/// The runs of one experiment, by variant, place (a point of the axes) and seed.
 #[derive(Clone, Debug)]
 pub struct Layout<'c> {
     /// Experiment and rows that were requested.

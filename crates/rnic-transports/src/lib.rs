@@ -1,7 +1,7 @@
 //! The algorithms: one file each, and the transports composed of them.
 //!
 //! ```text
-//! ROOM     rnic-transports (green: a newcomer may change anything that keeps the tests green)
+//! CRATE    rnic-transports (green: a newcomer may change anything that keeps the tests green)
 //! Purpose  recovery, control, paths and schedule policies; profiles
 //! May use  rnic-base, rnic-policy
 //! Must not know the engine, allocate per event, compute in floating point

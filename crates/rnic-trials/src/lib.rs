@@ -2,7 +2,7 @@
 //! of a search.
 //!
 //! ```text
-//! ROOM     rnic-trials (amber: change with a test of what is refused and of what is found)
+//! CRATE    rnic-trials (amber: change with a test of what is refused and of what is found)
 //! Purpose  trials: a load on the adaptive engine, a search for schedules that end in a deadlock
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-fae, rnic-falcon
 //! Must not know an experiment or a band, simulate a network in time; one file may read the clock

@@ -2,7 +2,7 @@
 //! against.
 //!
 //! ```text
-//! ROOM     rnic-verbs (amber: change with a program that shows the difference)
+//! CRATE    rnic-verbs (amber: change with a program that shows the difference)
 //! Purpose  C structures, objects, errno values, events; who makes progress; the shared object under its two names
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-host
 //! Must not panic across the boundary; block with the lock held; answer success for what it does not do

@@ -1,7 +1,7 @@
 //! Wire formats: packet headers as checked views and as plain representations.
 //!
 //! ```text
-//! ROOM     rnic-wire (amber: change a header together with its golden vector and property test)
+//! CRATE    rnic-wire (amber: change a header together with its golden vector and property test)
 //! Purpose  bytes <-> meaning, for every protocol we speak; checksums; captures
 //! May use  rnic-base
 //! Must not know a queue pair, a socket, a clock; panic on any input

@@ -1,26 +1,26 @@
 //! Checks that crates depend only on the crates that the table allows.
 
+use crate::crates::{CRATES_NOT_IN_CORE, CrateRule, Kind, dir_of, is_crate_dir, rule};
 use crate::finding::Finding;
-use crate::rooms::{CRATES_NOT_IN_CORE, Kind, Room, dir_of, is_room_dir, room};
 use crate::tree::Tree;
 use crate::tree::manifest::{Dependency, Package};
 
 const RULE: &str = "arrows";
-const TABLE: &str = "crates/rnic-check/src/rooms.rs";
+const TABLE: &str = "crates/rnic-check/src/crates.rs";
 
 /// Reports dependencies that the table does not allow, and crates that it does not contain.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let rooms = tree.packages().iter().filter(|package| is_room_dir(&package.dir));
-    rooms
-        .flat_map(|package| match room(&package.name) {
+    let crates = tree.packages().iter().filter(|package| is_crate_dir(&package.dir));
+    crates
+        .flat_map(|package| match rule(&package.name) {
             None => vec![unknown_room(package)],
-            Some(room) => wrong_place(package).into_iter().chain(wrong_dependencies(tree, package, room)).collect(),
+            Some(rule) => wrong_place(package).into_iter().chain(wrong_dependencies(tree, package, rule)).collect(),
         })
         .collect()
 }
 
 fn unknown_room(package: &Package) -> Finding {
-    let what = format!("the room {} is not in the table of rooms", package.name);
+    let what = format!("the crate {} is not in the table of crates", package.name);
     Finding::new(
         &package.manifest_path,
         1,
@@ -33,15 +33,15 @@ fn unknown_room(package: &Package) -> Finding {
 fn wrong_place(package: &Package) -> Option<Finding> {
     let expected = dir_of(&package.name);
     (package.dir != expected).then(|| {
-        let what = format!("the room {} lives in {}", package.name, package.dir);
+        let what = format!("the crate {} lives in {}", package.name, package.dir);
         Finding::new(&package.manifest_path, 1, RULE, what, format!("call its directory {expected}"))
     })
 }
 
-fn wrong_dependencies(tree: &Tree, package: &Package, room: &Room) -> Vec<Finding> {
+fn wrong_dependencies(tree: &Tree, package: &Package, rule: &CrateRule) -> Vec<Finding> {
     let mut findings = Vec::new();
     for dependency in package.dependencies() {
-        let Some((what, instead)) = complaint(&dependency, room) else { continue };
+        let Some((what, instead)) = complaint(&dependency, rule) else { continue };
         let is_its_line = |line: &str| {
             let rest = line.trim_start().strip_prefix(dependency.key.as_str());
             rest.is_some_and(|rest| rest.starts_with([' ', '=', '.']))
@@ -53,25 +53,25 @@ fn wrong_dependencies(tree: &Tree, package: &Package, room: &Room) -> Vec<Findin
 }
 
 /// Returns the problem of a dependency and its correction; `None` when there is no problem.
-fn complaint(dependency: &Dependency, room: &Room) -> Option<(String, String)> {
+fn complaint(dependency: &Dependency, rule: &CrateRule) -> Option<(String, String)> {
     let used = dependency.package.as_str();
     if used.starts_with("rnic-") {
-        let is_allowed = room.may_use.contains(&used) || dependency.is_dev && room.tests_may_use.contains(&used);
-        return (!is_allowed).then(|| (format!("{} depends on {used}", room.name), allowed(room, dependency.is_dev)));
+        let is_allowed = rule.may_use.contains(&used) || dependency.is_dev && rule.tests_may_use.contains(&used);
+        return (!is_allowed).then(|| (format!("{} depends on {used}", rule.name), allowed(rule, dependency.is_dev)));
     }
     let (_, reason) = CRATES_NOT_IN_CORE.iter().find(|(name, _)| *name == used)?;
-    let is_held = room.kind == Kind::Core && !dependency.is_dev;
+    let is_held = rule.kind == Kind::Core && !dependency.is_dev;
     is_held.then(|| {
-        let what = format!("{} depends on {used}: {reason}", room.name);
-        (what, "do it in an edge room (rnic-host, rnic-cli) and pass the result in".to_owned())
+        let what = format!("{} depends on {used}: {reason}", rule.name);
+        (what, "do it in an edge crate (rnic-host, rnic-cli) and pass the result in".to_owned())
     })
 }
 
-fn allowed(room: &Room, is_dev: bool) -> String {
-    let mut names: Vec<&str> = room.may_use.to_vec();
-    names.extend(room.tests_may_use.iter().filter(|_| is_dev));
+fn allowed(rule: &CrateRule, is_dev: bool) -> String {
+    let mut names: Vec<&str> = rule.may_use.to_vec();
+    names.extend(rule.tests_may_use.iter().filter(|_| is_dev));
     let names = if names.is_empty() { "nothing of ours".to_owned() } else { names.join(", ") };
-    format!("arrows go down only, it may use {names} ({TABLE}); move the code to the room that may")
+    format!("arrows go down only, it may use {names} ({TABLE}); move the code to the crate that may")
 }
 
 #[cfg(test)]
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_room_must_be_in_the_table_and_in_its_place() {
-        assert_eq!(findings("rnic-attic", ""), ["1: the room rnic-attic is not in the table of rooms"]);
+        assert_eq!(findings("rnic-attic", ""), ["1: the crate rnic-attic is not in the table of crates"]);
         let tree = Tree::invent([("crates/wire/Cargo.toml", "[package]\nname = \"rnic-wire\"\n")]);
         assert_eq!(check(&tree).len(), 1);
     }

@@ -41,8 +41,8 @@ fn undocumented_file(file: &SourceFile) -> Option<Finding> {
 
 fn uninherited_lints(package: &Package) -> Option<Finding> {
     let inherits = package.manifest.get("lints").and_then(|lints| lints.get("workspace")?.as_bool());
-    let is_room = crate::rooms::is_room_dir(&package.dir);
-    (is_room && inherits != Some(true)).then(|| {
+    let is_crate = crate::crates::is_crate_dir(&package.dir);
+    (is_crate && inherits != Some(true)).then(|| {
         let what = "the crate does not inherit the workspace's lints";
         Finding::new(&package.manifest_path, 1, RULE, what, "add `[lints]` with `workspace = true`")
     })

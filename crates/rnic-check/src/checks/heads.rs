@@ -51,6 +51,6 @@ mod tests {
         assert_eq!(findings(path, "//! New.\n\n//! Source: RFC 1.\n//! Deviations: none.\n"), 2, "the head is over");
         assert_eq!(findings("crates/rnic-transports/src/recovery.rs", "//! A list.\n"), 0);
         assert_eq!(findings("crates/rnic-transports/src/recovery/new/part.rs", "//! A part.\n"), 0);
-        assert_eq!(findings("crates/rnic-host/src/recovery/new.rs", "//! Another room.\n"), 0);
+        assert_eq!(findings("crates/rnic-host/src/recovery/new.rs", "//! Another crate.\n"), 0);
     }
 }

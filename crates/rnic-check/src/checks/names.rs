@@ -1,4 +1,4 @@
-//! Checks that a path `rnic_room::Name` in a page refers to an existing name of that crate.
+//! Checks that a path `rnic_x::Name` in a page refers to an existing name of that crate.
 //!
 //! Only the last segment is searched for, and only in crates that exist; the changelog may mention names that no longer
 //! exist.
@@ -21,11 +21,11 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         let text = file.text().unwrap_or_default();
         for (event, range) in Parser::new(text).into_offset_iter() {
             let Event::Code(code) = event else { continue };
-            let Some((room, name)) = room_and_name(&code) else { continue };
-            if known.get(room).is_some_and(|names| !names.contains(name)) {
+            let Some((rule, name)) = crate_and_name(&code) else { continue };
+            if known.get(rule).is_some_and(|names| !names.contains(name)) {
                 let line = text[..range.start].matches('\n').count() + 1;
-                let what = format!("{room} has no `{name}`");
-                findings.push(Finding::new(&file.path, line, RULE, what, "correct the name, or name the room only"));
+                let what = format!("{rule} has no `{name}`");
+                findings.push(Finding::new(&file.path, line, RULE, what, "correct the name, or name the crate only"));
             }
         }
     }
@@ -33,11 +33,11 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Returns the crate and the last segment of a path such as `rnic_base::seq::Psn`; `None` for anything else.
-fn room_and_name(code: &str) -> Option<(&str, &str)> {
+fn crate_and_name(code: &str) -> Option<(&str, &str)> {
     let is_path_char = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     let path = code.split(|c| !is_path_char(c)).next().filter(|path| path.starts_with(PREFIX))?;
-    let (room, rest) = path.split_once("::")?;
-    Some((room, rest.rsplit("::").next()?))
+    let (rule, rest) = path.split_once("::")?;
+    Some((rule, rest.rsplit("::").next()?))
 }
 
 fn names_by_crate(tree: &Tree) -> BTreeMap<String, BTreeSet<&str>> {

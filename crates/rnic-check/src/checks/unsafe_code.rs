@@ -5,8 +5,8 @@
 
 use proc_macro2::Delimiter;
 
+use crate::crates::{CRATES, rule};
 use crate::finding::Finding;
-use crate::rooms::{ROOMS, room};
 use crate::rust_source::{RustSource, Token, TokenKind};
 use crate::tree::Tree;
 
@@ -17,13 +17,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let production: Vec<&str> = tree.production_rust().map(|(file, _)| file.path.as_str()).collect();
     let mut findings = Vec::new();
     for (file, source) in tree.rust() {
-        let room = tree.package_of(&file.path).and_then(|package| room(&package.name));
-        let is_known_place = room.is_some_and(|room| room.unsafe_because.is_some());
+        let rule = tree.package_of(&file.path).and_then(|package| rule(&package.name));
+        let is_known_place = rule.is_some_and(|rule| rule.unsafe_because.is_some());
         for (line, kind) in unsafe_places(source) {
             let is_production = production.contains(&file.path.as_str()) && !source.is_test_line(line);
             if is_production && !is_known_place {
-                let what = format!("unsafe {kind} in a room that may not hold any");
-                let instead = format!("do it safely, or in {}", rooms_with_unsafe());
+                let what = format!("unsafe {kind} in a crate that may not hold any");
+                let instead = format!("do it safely, or in {}", crates_with_unsafe());
                 findings.push(Finding::new(&file.path, line, RULE, what, instead));
             }
             if kind.needs_reason() && !has_reason(source, line) {
@@ -41,8 +41,8 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-fn rooms_with_unsafe() -> String {
-    let names: Vec<&str> = ROOMS.iter().filter(|room| room.unsafe_because.is_some()).map(|room| room.name).collect();
+fn crates_with_unsafe() -> String {
+    let names: Vec<&str> = CRATES.iter().filter(|rule| rule.unsafe_because.is_some()).map(|rule| rule.name).collect();
     names.join(" or ")
 }
 
@@ -116,11 +116,11 @@ fn has_reason(source: &RustSource, line: usize) -> bool {
 mod tests {
     use super::*;
 
-    fn findings(room: &str, lib: &str) -> Vec<String> {
-        let manifest = format!("[package]\nname = \"{room}\"\n");
+    fn findings(rule: &str, lib: &str) -> Vec<String> {
+        let manifest = format!("[package]\nname = \"{rule}\"\n");
         let tree = Tree::invent([
-            (format!("crates/{room}/Cargo.toml"), manifest),
-            (format!("crates/{room}/src/lib.rs"), lib.to_owned()),
+            (format!("crates/{rule}/Cargo.toml"), manifest),
+            (format!("crates/{rule}/src/lib.rs"), lib.to_owned()),
         ]);
         check(&tree).into_iter().map(|found| format!("{}: {}", found.line, found.what)).collect()
     }
@@ -129,7 +129,7 @@ mod tests {
     fn only_some_rooms_may_hold_it() {
         let block = "fn f() {\n    // SAFETY: the pointer is ours\n    unsafe { g() }\n}\n";
         assert!(findings("rnic-host", block).is_empty());
-        assert_eq!(findings("rnic-engine", block), ["3: unsafe block in a room that may not hold any"]);
+        assert_eq!(findings("rnic-engine", block), ["3: unsafe block in a crate that may not hold any"]);
         assert_eq!(findings("rnic-cli", "#[unsafe(no_mangle)]\nfn f() {}\n").len(), 1);
     }
 

@@ -25,7 +25,7 @@ const MECHANISMS: &[Mechanism] = &[
     tested("III-D", "head and tail of a list are stored: no list is walked"),
     tested("III-D", "20 units and 70 blocks of 10 bits are 0.92 KB for all connections"),
     tested("III-D", "a run of packets behind the first gap is one number; blocks begin behind it"),
-    tested("III-D", "without room in the pool: go-back-N until the recovery is over, keeping what is recorded"),
+    tested("III-D", "without crate in the pool: go-back-N until the recovery is over, keeping what is recorded"),
     tested("III-D", "FNACK: a repair out of order means that one was lost; acted on once until there is progress"),
     tested("III-D, IV-D", "more than seven missing: the count stands still and says so until the recovery is over"),
     Mechanism {

@@ -45,7 +45,8 @@ pub(crate) struct Responder {
     pub(super) window: ReceiveWindow,
     /// The peer's reads and atomics, where responses are not packets of the requester; allocated with the first one.
     fetches: Option<Box<FetchServer>>,
-    /// Acknowledgement to send to the requester when the line is free, in transports that may merge acknowledgements.
+    /// Acknowledgement to send when the responder is next scheduled: in transports that may merge acknowledgements, or
+    /// when the control queue was full.
     owes: Option<AckKind>,
 }
 
@@ -344,8 +345,8 @@ impl Responder {
         RxOutcome::Duplicate
     }
 
-    /// Sends an acknowledgement: immediately where every packet gets one, else when the responses before it have been
-    /// sent.
+    /// Sends an acknowledgement: immediately where every packet gets one, else when the responder is next scheduled (in
+    /// a shared space after the responses before it, see [`Responder::transmit`]).
     #[inline(always)]
     pub(crate) fn acknowledge(&mut self, requester: &mut Requester, verbs: &mut Verbs, core: &mut Core, kind: AckKind) {
         if !verbs.head.transport.acks_every_packet {

@@ -128,7 +128,7 @@ impl Pools {
     }
 }
 
-/// One pool.
+/// One pool: its units (level 1), its blocks (level 2) and their counters.
 #[derive(Debug)]
 pub(crate) struct Pool {
     shape: PoolShape,

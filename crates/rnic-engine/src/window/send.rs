@@ -28,7 +28,7 @@ pub(crate) enum TimeoutVerdict {
     Extended,
     /// One or two packets are to be sent as probes, to obtain a response from the peer.
     Probe,
-    /// The policy has marked packets.
+    /// The recovery policy was notified of the timeout and has marked packets for retransmission.
     Acted,
     /// No response was received from the peer for too long.
     GaveUp,

@@ -57,9 +57,9 @@ pub enum Value {
     Crossing {
         /// Name of the measure.
         measure: String,
-        /// The variant that falls below.
+        /// Variant whose measure falls below that of `to`.
         of: String,
-        /// The variant below which it falls.
+        /// Variant with which `of` is compared.
         to: String,
         /// Axis along which the point is searched.
         axis: String,
@@ -137,11 +137,11 @@ pub struct Pair {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Take {
-    /// The least.
+    /// The least value.
     Min,
-    /// The largest.
+    /// The largest value.
     Max,
-    /// The mean of all.
+    /// The mean of all values.
     Mean,
     /// The largest divided by the least: 1 when nothing changes.
     Spread,

@@ -3,7 +3,7 @@
 use crate::experiment::{Measure, Span};
 use crate::run::Sample;
 
-/// A series of a report.
+/// A series of a report: one number for each time slice.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Series {
     /// Length of a slice, in microseconds.

@@ -27,7 +27,7 @@ impl From<String> for Gap {
     }
 }
 
-/// Computes `value`.
+/// Computes `value` from the samples of the runs of `layout`.
 pub(super) fn compute(layout: &Layout<'_>, samples: &Samples, value: &Value) -> Result<Found, Gap> {
     let desk = Desk { layout, samples };
     match value {

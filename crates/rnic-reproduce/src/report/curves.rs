@@ -6,7 +6,7 @@ use crate::judge::{Samples, Stat, measured};
 use crate::run::levels;
 use crate::work::{Layout, Place};
 
-/// One picture of a plot.
+/// A panel of a plot: one picture with its own axes.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Panel {
     /// Title above the panel.
@@ -19,7 +19,7 @@ pub(super) struct Panel {
     pub(super) points: Vec<(f64, String)>,
 }
 
-/// A variant's numbers.
+/// A variant's numbers in one panel.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Curve {
     /// Index in the legend, which determines colour and mark.

@@ -3,7 +3,7 @@
 use crate::experiment::Scale;
 use crate::number::short;
 
-/// One axis.
+/// An axis of a plot: its range, spacing and ticks.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Axis {
     from: f64,

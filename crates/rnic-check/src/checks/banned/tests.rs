@@ -2,19 +2,19 @@
 
 use super::*;
 
-fn in_room(room: &str, lib: &str) -> Vec<String> {
-    let manifest = format!("[package]\nname = \"{room}\"\n");
+fn in_crate(rule: &str, lib: &str) -> Vec<String> {
+    let manifest = format!("[package]\nname = \"{rule}\"\n");
     let tree = Tree::invent([
-        (format!("crates/{room}/Cargo.toml"), manifest),
-        (format!("crates/{room}/src/lib.rs"), lib.to_owned()),
-        (format!("crates/{room}/tests/t.rs"), "use std::time::Instant;\n".to_owned()),
+        (format!("crates/{rule}/Cargo.toml"), manifest),
+        (format!("crates/{rule}/src/lib.rs"), lib.to_owned()),
+        (format!("crates/{rule}/tests/t.rs"), "use std::time::Instant;\n".to_owned()),
     ]);
     let short = |found: Finding| format!("{}: {}", found.line, found.what.split(": ").next().unwrap_or_default());
     check(&tree).into_iter().map(short).collect()
 }
 
 fn in_engine(lib: &str) -> Vec<String> {
-    in_room("rnic-engine", lib)
+    in_crate("rnic-engine", lib)
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn tests_and_edge_rooms_are_free() {
     assert!(
         in_engine("#[cfg(test)]\nmod tests {\n    use std::time::Instant;\n    const A: f64 = 1.0;\n}\n").is_empty()
     );
-    assert!(in_room("rnic-host", "use std::time::Instant;\nfn f() { println!(); }\n").is_empty());
+    assert!(in_crate("rnic-host", "use std::time::Instant;\nfn f() { println!(); }\n").is_empty());
 }
 
 #[test]
@@ -94,8 +94,8 @@ fn macros_are_found_by_call() {
     assert_eq!(in_engine("fn f() { std::eprintln!(\"x\") }\n"), ["1: `std::eprintln!`"]);
     assert_eq!(in_engine("thread_local! { static A: u8 = 1; }\n"), ["1: `thread_local!`"]);
     assert!(in_engine("fn f() { mine::println!(\"x\") }\n").is_empty());
-    assert_eq!(in_room("rnic-cli", "fn f() { dbg!(1); }\nfn g() { todo!() }\n"), ["1: `dbg!`", "2: `todo!`"]);
-    assert_eq!(in_room("rnic-host", "static mut A: u8 = 1;\n"), ["1: `static mut`"]);
+    assert_eq!(in_crate("rnic-cli", "fn f() { dbg!(1); }\nfn g() { todo!() }\n"), ["1: `dbg!`", "2: `todo!`"]);
+    assert_eq!(in_crate("rnic-host", "static mut A: u8 = 1;\n"), ["1: `static mut`"]);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn floats_are_found_as_types_and_literals() {
     assert_eq!(in_engine("const A: u8 = g(1e3);\n"), ["1: floating point (`1e3`)"]);
     assert_eq!(in_engine("const A: u8 = g(1f64);\n"), ["1: floating point (`1f64`)"]);
     assert!(in_engine("fn f(a: T) { a.0.1; 0x1f32; 1..2; }\n").is_empty());
-    assert!(in_room("rnic-fabric", "const A: f64 = 1.0;\n").is_empty());
+    assert!(in_crate("rnic-fabric", "const A: f64 = 1.0;\n").is_empty());
 }
 
 #[test]

@@ -86,7 +86,7 @@ impl SplitServer {
         self.window.first_to_repeat().is_some()
     }
 
-    /// Returns the credit at the peer that responses hold.
+    /// Releases the credit at the peer that responses hold.
     pub(in crate::roce) fn stop(&self, verbs: &Verbs, core: &mut Core) {
         core.settle(verbs.head.peer(), self.window.in_flight() - self.lent);
     }

@@ -135,7 +135,7 @@ impl ResponseWindow {
     }
 
     /// Retransmits the reason of the queue pair's failure, when it failed because responses were refused: their sender
-    /// must still learn that they were needed.
+    /// must still be notified that they were needed.
     pub(in crate::roce) fn repeat_refusal(&mut self, shared: &mut ConnShared, head: &Head, core: &mut Core) {
         if let Some(code) = self.refused {
             self.acknowledge(shared, head, core, AckKind::Refused(code));

@@ -247,8 +247,8 @@ impl Responder {
         }
     }
 
-    /// Replaces the response `psn` in `core.out`, just built, whose data cannot be read, with the refusal that stands
-    /// for it, where there is one; returns whether there is.
+    /// Handles the response `psn` in `core.out`, just built, whose data cannot be read: replaces it with its refusal,
+    /// if there is one to send; returns whether there is.
     #[cold]
     pub(in crate::roce) fn refuse_made(
         &mut self,

@@ -14,7 +14,7 @@ pub(super) const COMPRESSION_MAX: u64 = 1_023;
 /// Number of packets that a receiver misses below the highest one received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Lost {
-    /// `lost-cnt`.
+    /// Number of missing packets, at most [`LOST_MAX`]: `lost-cnt`.
     pub(crate) count: u8,
     /// Set when more were missing than the counter can hold; the counter then no longer changes.
     pub(crate) overflow: bool,

@@ -1,4 +1,4 @@
-//! The table of crates ("rooms") and their permitted dependencies.
+//! The table of crates ("crates") and their permitted dependencies.
 //!
 //! Dependencies lead only to crates with an earlier row. A row for a crate that does not exist yet is the plan for it.
 //! Both `May use` in crate headers and the dependencies in Cargo.toml are checked against this table.
@@ -14,7 +14,7 @@ pub enum Kind {
 
 /// One crate, under `crates/` or in a directory of its own ([`dir_of`]).
 #[derive(Debug)]
-pub struct Room {
+pub struct CrateRule {
     /// Name of its package, which is also that of its directory, except for those in [`dir_of`].
     pub name: &'static str,
     /// Type of the crate, which determines the rules that apply to it.
@@ -28,11 +28,23 @@ pub struct Room {
 }
 
 /// Every crate, from the lowest layer up.
-pub const ROOMS: &[Room] = &[
-    Room { name: "rnic-base", kind: Kind::Core, may_use: &[], tests_may_use: &[], unsafe_because: None },
-    Room { name: "rnic-wire", kind: Kind::Core, may_use: &["rnic-base"], tests_may_use: &[], unsafe_because: None },
-    Room { name: "rnic-policy", kind: Kind::Core, may_use: &["rnic-base"], tests_may_use: &[], unsafe_because: None },
-    Room {
+pub const CRATES: &[CrateRule] = &[
+    CrateRule { name: "rnic-base", kind: Kind::Core, may_use: &[], tests_may_use: &[], unsafe_because: None },
+    CrateRule {
+        name: "rnic-wire",
+        kind: Kind::Core,
+        may_use: &["rnic-base"],
+        tests_may_use: &[],
+        unsafe_because: None,
+    },
+    CrateRule {
+        name: "rnic-policy",
+        kind: Kind::Core,
+        may_use: &["rnic-base"],
+        tests_may_use: &[],
+        unsafe_because: None,
+    },
+    CrateRule {
         name: "rnic-transports",
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-policy"],
@@ -40,7 +52,7 @@ pub const ROOMS: &[Room] = &[
         tests_may_use: &["rnic-wire", "rnic-engine"],
         unsafe_because: None,
     },
-    Room {
+    CrateRule {
         name: "rnic-fae",
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-policy"],
@@ -49,7 +61,7 @@ pub const ROOMS: &[Room] = &[
         tests_may_use: &["rnic-transports", "rnic-trials"],
         unsafe_because: None,
     },
-    Room {
+    CrateRule {
         name: "rnic-falcon",
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-wire", "rnic-policy", "rnic-fae"],
@@ -58,28 +70,28 @@ pub const ROOMS: &[Room] = &[
         tests_may_use: &["rnic-transports", "rnic-trials"],
         unsafe_because: None,
     },
-    Room {
+    CrateRule {
         name: "rnic-psp",
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-wire"],
         tests_may_use: &[],
         unsafe_because: None,
     },
-    Room {
+    CrateRule {
         name: "rnic-nvme",
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-wire", "rnic-falcon"],
         tests_may_use: &["rnic-fae", "rnic-policy", "rnic-transports"],
         unsafe_because: None,
     },
-    Room {
+    CrateRule {
         name: "rnic-trials",
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-wire", "rnic-policy", "rnic-transports", "rnic-fae", "rnic-falcon"],
         tests_may_use: &[],
         unsafe_because: None,
     },
-    Room {
+    CrateRule {
         name: "rnic-engine",
         kind: Kind::Core,
         may_use: &["rnic-base", "rnic-wire", "rnic-policy", "rnic-falcon", "rnic-fae", "rnic-nvme"],
@@ -87,7 +99,7 @@ pub const ROOMS: &[Room] = &[
         tests_may_use: &["rnic-transports"],
         unsafe_because: None,
     },
-    Room {
+    CrateRule {
         name: "rnic-fabric",
         kind: Kind::Core,
         // Only the device of rnic-nvme is used: a drive that its own host uses needs no engine.
@@ -95,28 +107,28 @@ pub const ROOMS: &[Room] = &[
         tests_may_use: &[],
         unsafe_because: None,
     },
-    Room {
+    CrateRule {
         name: "rnic-host",
         kind: Kind::Edge,
         may_use: &["rnic-base", "rnic-wire", "rnic-policy", "rnic-transports", "rnic-engine", "rnic-psp"],
         tests_may_use: &[],
         unsafe_because: Some("sockets and shared memory are reached through system calls"),
     },
-    Room {
+    CrateRule {
         name: "rnic-verbs",
         kind: Kind::Edge,
         may_use: &["rnic-base", "rnic-wire", "rnic-policy", "rnic-transports", "rnic-engine", "rnic-host"],
         tests_may_use: &[],
         unsafe_because: Some("it is called from C"),
     },
-    Room {
+    CrateRule {
         name: "rnic-reproduce",
         kind: Kind::Edge,
         may_use: &["rnic-base", "rnic-policy", "rnic-transports", "rnic-trials", "rnic-fabric"],
         tests_may_use: &[],
         unsafe_because: None,
     },
-    Room {
+    CrateRule {
         name: "rnic-cli",
         kind: Kind::Edge,
         may_use: &[
@@ -132,7 +144,7 @@ pub const ROOMS: &[Room] = &[
         tests_may_use: &[],
         unsafe_because: None,
     },
-    Room {
+    CrateRule {
         name: "rnic-py",
         kind: Kind::Edge,
         may_use: &[
@@ -147,7 +159,7 @@ pub const ROOMS: &[Room] = &[
         tests_may_use: &[],
         unsafe_because: None,
     },
-    Room {
+    CrateRule {
         name: "rnic-conformance",
         kind: Kind::Edge,
         may_use: &[
@@ -162,26 +174,26 @@ pub const ROOMS: &[Room] = &[
         tests_may_use: &[],
         unsafe_because: None,
     },
-    Room { name: "rnic-check", kind: Kind::Edge, may_use: &[], tests_may_use: &[], unsafe_because: None },
+    CrateRule { name: "rnic-check", kind: Kind::Edge, may_use: &[], tests_may_use: &[], unsafe_because: None },
 ];
 
 /// External crates on which a core crate may not depend, with the reason.
 pub const CRATES_NOT_IN_CORE: &[(&str, &str)] = &[
     ("ahash", "its hash order differs between runs and machines"),
     ("chrono", "it reads the wall clock"),
-    ("crossbeam", "a core room has one thread"),
+    ("crossbeam", "a core crate has one thread"),
     ("getrandom", "it draws entropy from the system"),
     ("hashbrown", "its hash order differs between machines"),
     ("libc", "it reaches the system"),
-    ("log", "a core room hands out trace events; it does not print"),
+    ("log", "a core crate hands out trace events; it does not print"),
     ("mio", "it opens sockets"),
     ("nix", "it reaches the system"),
     ("rand", "its default generators are seeded by the system; rnic_base::RandomStreams are not"),
-    ("rayon", "a core room has one thread"),
+    ("rayon", "a core crate has one thread"),
     ("rustix", "it reaches the system"),
     ("socket2", "it opens sockets"),
     ("tokio", "it owns time, threads and sockets"),
-    ("tracing", "a core room hands out trace events; it does not print"),
+    ("tracing", "a core crate hands out trace events; it does not print"),
 ];
 
 /// Returns the directory of the crate called `name`. Tests that need both drivers, simulator and host, are in `tests`,
@@ -191,13 +203,13 @@ pub fn dir_of(name: &str) -> String {
 }
 
 /// Returns whether the package in `dir` must be in the table.
-pub fn is_room_dir(dir: &str) -> bool {
+pub fn is_crate_dir(dir: &str) -> bool {
     dir.starts_with("crates/") || dir == "tests"
 }
 
 /// Returns the entry of the crate called `name`.
-pub fn room(name: &str) -> Option<&'static Room> {
-    ROOMS.iter().find(|room| room.name == name)
+pub fn rule(name: &str) -> Option<&'static CrateRule> {
+    CRATES.iter().find(|rule| rule.name == name)
 }
 
 #[cfg(test)]
@@ -206,29 +218,29 @@ mod tests {
 
     #[test]
     fn arrows_go_down_only() {
-        for (index, row) in ROOMS.iter().enumerate() {
+        for (index, row) in CRATES.iter().enumerate() {
             for used in row.may_use {
-                let place = ROOMS.iter().position(|room| room.name == *used).expect("a used room has a row");
+                let place = CRATES.iter().position(|rule| rule.name == *used).expect("a used crate has a row");
                 assert!(place < index, "{} uses {used}, which stands above it", row.name);
             }
             for used in row.tests_may_use {
-                assert!(room(used).is_some(), "{}: {used} has no row", row.name);
+                assert!(rule(used).is_some(), "{}: {used} has no row", row.name);
             }
         }
     }
 
     #[test]
     fn the_bodies_do_not_know_each_other_and_algorithms_do_not_know_the_engine() {
-        let uses = |user: &str, used: &str| room(user).expect("the room exists").may_use.contains(&used);
+        let uses = |user: &str, used: &str| rule(user).expect("the crate exists").may_use.contains(&used);
         assert!(!uses("rnic-fabric", "rnic-host") && !uses("rnic-host", "rnic-fabric"));
         assert!(!uses("rnic-transports", "rnic-engine") && !uses("rnic-engine", "rnic-transports"));
     }
 
     #[test]
     fn a_core_room_uses_core_rooms_only() {
-        for user in ROOMS.iter().filter(|room| room.kind == Kind::Core) {
+        for user in CRATES.iter().filter(|rule| rule.kind == Kind::Core) {
             for used in user.may_use {
-                assert_eq!(room(used).map(|room| room.kind), Some(Kind::Core), "{} uses {used}", user.name);
+                assert_eq!(rule(used).map(|rule| rule.kind), Some(Kind::Core), "{} uses {used}", user.name);
             }
         }
     }
