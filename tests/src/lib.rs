@@ -2,12 +2,12 @@
 //! simulation, on sockets, through shared memory.
 //!
 //! ```text
-//! CRATE    rnic-conformance (green: a check that finds something is always welcome)
-//! Purpose  one body of random work and its checks, on four networks: fabric, engines alone, UDP sockets, memory
+//! CRATE    rnic-conformance (green: a check that finds a defect is always welcome)
+//! Purpose  one random test driver and its checks, on four networks: fabric, engines alone, UDP sockets, memory
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-fabric, rnic-host
-//! Must not know in the body which network it runs on; look into an engine to decide what is right
-//! Add here an operation, a trouble, a way to fail, a network
-//! Not here tests of one mechanism (its room's tests/), performance
+//! Must not know in the driver which network it runs on; inspect an engine to decide what is right
+//! Add here an operation, a fault, a way to fail, a network
+//! Not here tests of one mechanism (its crate's tests/), performance
 //! Proved by its own runs: a defect put into the engine must be found (tests/short.rs says how)
 //! ```
 //!

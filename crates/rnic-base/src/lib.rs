@@ -1,11 +1,11 @@
 //! Types shared by all other crates: time, units, sequence numbers, ring bitmaps, random numbers, bounds.
 //!
 //! ```text
-//! CRATE    rnic-base (red: a change here moves every room above it)
-//! Purpose  types whose misuse the compiler can see, and the arithmetic that must be exact on every machine
+//! CRATE    rnic-base (red: a change here affects every other crate)
+//! Purpose  types whose misuse does not compile, and arithmetic that is exact on every machine
 //! May use  nothing of ours
 //! Must not read a clock, draw entropy, use floating point where a result depends on it
-//! Add here a unit, a counter width, a bound that two rooms share
+//! Add here a unit, a counter width, a bound that two crates share
 //! Not here protocol formats (rnic-wire), decisions (rnic-transports)
 //! Proved by unit and property tests beside each module, against naive models
 //! ```

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! CRATE    rnic-check (red: a rule here binds every other crate)
-//! Purpose  rules of structure and style over the whole tree, and the texts generated from one declaration
+//! Purpose  rules of structure, style and language over the tree; texts generated from one declaration
 //! May use  nothing of ours
 //! Must not know what the code means, build it or run it; write outside the generated places
 //! Add here a rule: one file in checks/, one line in CHECKS, one line in tests/real_tree.rs

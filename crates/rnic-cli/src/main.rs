@@ -6,7 +6,7 @@
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-fabric, rnic-host, rnic-reproduce
 //! Must not decide anything about transports; measure or simulate by itself
 //! Add here an option, a column, a chart
-//! Not here what a program could want too (rnic-host, rnic-fabric)
+//! Not here functions that other programs could use (rnic-host, rnic-fabric)
 //! Proved by tests/, which run the command: every subcommand, every error line, the README's examples
 //! ```
 //!

@@ -1,7 +1,7 @@
 //! The NIC, without its link and without its clock.
 //!
 //! ```text
-//! CRATE    rnic-engine (red: both bodies run exactly this)
+//! CRATE    rnic-engine (red: simulator and sockets run exactly this code)
 //! Purpose  verbs (QP, CQ, MR, SRQ) -> transactions -> delivery windows -> gates, pacing, scheduling
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-falcon, rnic-fae, rnic-nvme
 //! Must not read a clock, open a socket, start a thread, touch payload, use floating point, allocate per packet

@@ -1,13 +1,13 @@
 //! Falcon's adaptive engine (FAE; "rate update engine" in the specification): where control policies run.
 //!
 //! ```text
-//! CRATE    rnic-fae (amber: with a test that equal events give equal actions wherever they are handled)
+//! CRATE    rnic-fae (amber: with a test that equal events give equal actions in every place)
 //! Purpose  event and response records, the event queue, the engine in three places with three forms of state
 //! May use  rnic-base, rnic-policy
 //! Must not know packets or algorithms, allocate per event, compute in floating point; one file may start a thread
-//! Add here a signal or a result that travels; a place to run in; a form of state
+//! Add here a signal or result in the records; a place to run; a form of state
 //! Not here what is decided (rnic-transports), what is measured and enforced (rnic-falcon)
-//! Proved by golden records, one test over all places and forms, an allocator that counts; benches/fae.rs for the rate
+//! Proved by golden records, one test over all places and forms, a counting allocator; benches/fae.rs for the rate
 //! ```
 //!
 //! Sources: OCP Falcon Transport Protocol, Rev 0.9, section 10.6; Falcon (SIGCOMM'25) section 5.3.

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! CRATE    rnic-host (amber: change with a test on real sockets)
-//! Purpose  body 2: sockets, registered memory, connection manager, impairment, capture; perf and floor on top
+//! Purpose  drives the engine on sockets: memory, connection manager, impairment, capture; perf and baselines on top
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-psp
-//! Must not believe a byte of a peer; allocate per packet; lose what the engine hands out
+//! Must not trust a byte of a peer; allocate per packet; lose a packet that the engine has returned
 //! Add here a wire (shared memory), a socket option, a measurement
 //! Not here what a transport does (rnic-engine, rnic-transports), simulated networks (rnic-fabric)
 //! Proved by tests/ here on loopback, between processes and in network namespaces; hostile datagrams at a live NIC

@@ -1,12 +1,12 @@
 //! NVMe over Falcon: reads and writes of blocks as Falcon transactions, each of one unit of 4 KiB.
 //!
 //! ```text
-//! CRATE    rnic-nvme (amber: an upper layer; what it holds is bounded by what both ends have agreed)
+//! CRATE    rnic-nvme (amber: an upper layer; its state is bounded by what both ends have agreed)
 //! Purpose  commands into units, tags, translation of block addresses, a target, an emulated block device
 //! May use  rnic-base, rnic-wire, rnic-falcon
 //! Must not know a PSN or a verb, read a clock, touch payload, allocate per unit, compute in floating point
-//! Add here another command; another model of a device; what a target does before a command reaches its device
-//! Not here packet formats (rnic-wire), delivery and order of transactions (rnic-falcon), where bytes lie (the caller)
+//! Add here another command; another model of a device; target work before a command reaches its device
+//! Not here packet formats (rnic-wire), delivery and order of transactions (rnic-falcon), memory (the caller)
 //! Proved by packet traces per command, data compared with a model over a bad network, and a hostile peer
 //! ```
 //!

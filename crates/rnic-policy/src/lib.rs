@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! CRATE    rnic-policy (red: every algorithm in the tree is written against this)
-//! Purpose  THE extension point: events, views, actions, bounded state, parameters, profiles, the contract kit
+//! Purpose  the extension point: events, views, actions, bounded state, parameters, profiles, the contract kit
 //! May use  rnic-base
 //! Must not know the engine, allocate per event, compute in floating point
 //! Add here an event or an action that several algorithms need

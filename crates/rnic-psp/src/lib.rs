@@ -4,9 +4,9 @@
 //! CRATE    rnic-psp (red: quote PSP's or Falcon's specification)
 //! Purpose  keys from a secret, vectors that never repeat, sealing and opening datagrams, replays, rotation
 //! May use  rnic-base, rnic-wire
-//! Must not allocate or loop per packet, draw random bits, read a clock, believe a byte before it is authenticated
+//! Must not allocate or loop per packet, draw random bits, read a clock, trust a byte before it is authenticated
 //! Add here a cipher, another way to agree on keys
-//! Not here the headers' layouts (rnic-wire), where secrets come from and datagrams go to (rnic-host)
+//! Not here the headers' layouts (rnic-wire), secrets and sockets (rnic-host)
 //! Proved by PSP's and NIST's vectors, vectors of another implementation, every bit flipped, random histories
 //! ```
 //!

@@ -5,7 +5,7 @@
 //! Purpose  experiments (folders of data) into runs, runs into samples, samples into verdicts and a report
 //! May use  rnic-base, rnic-policy, rnic-transports, rnic-trials, rnic-fabric
 //! Must not know a paper or a transport by name (experiments/ does); change a number between a run and the report
-//! Add here a shape of check, a kind of plot, a quantity that the code can compute without a run
+//! Add here a shape of check, a kind of plot, a quantity that is computed without a run
 //! Not here what a run does (rnic-fabric, rnic-trials), numbers and bands (experiments/), arguments (rnic-cli)
 //! Proved by tests/, on small experiments: every shape of check, every error line, cache, report
 //! ```

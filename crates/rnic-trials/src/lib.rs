@@ -7,8 +7,8 @@
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-fae, rnic-falcon
 //! Must not know an experiment or a band, simulate a network in time; one file may read the clock
 //! Add here a trial: a module and a line in TRIALS
-//! Not here bands and sizes (experiments/), who runs trials when (rnic-reproduce), networks in time (rnic-fabric)
-//! Proved by tests beside the trials, and rnic-falcon's tests/deadlock.rs, which stands on the search
+//! Not here bands and sizes (experiments/), running trials (rnic-reproduce), networks in time (rnic-fabric)
+//! Proved by tests beside the trials, and rnic-falcon's tests/deadlock.rs, which uses the search
 //! ```
 //!
 //! A [`Trial`] takes arguments, a TOML table, and a seed, and returns numbers. Those of a [searched](Nature::Searched)

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! CRATE    rnic-verbs (amber: change with a program that shows the difference)
-//! Purpose  C structures, objects, errno values, events; who makes progress; the shared object under its two names
+//! Purpose  C structures, objects, errno values, events; progress; the shared object under its two names
 //! May use  rnic-base, rnic-wire, rnic-policy, rnic-transports, rnic-engine, rnic-host
-//! Must not panic across the boundary; block with the lock held; answer success for what it does not do
+//! Must not panic across the boundary; block with the lock held; report success for what it does not do
 //! Add here a verb, a query, a version node (symbols.txt)
 //! Not here what a queue pair does (rnic-engine), sockets (rnic-host), settings (rnic-host), the launcher (rnic-cli)
 //! Proved by tests: header layout, the system library's symbols, calls through C, Debian's programs and hostile packets

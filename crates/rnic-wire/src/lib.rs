@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! CRATE    rnic-wire (amber: change a header together with its golden vector and property test)
-//! Purpose  bytes <-> meaning, for every protocol we speak; checksums; captures
+//! Purpose  bytes <-> meaning, for every supported protocol; checksums; captures
 //! May use  rnic-base
 //! Must not know a queue pair, a socket, a clock; panic on any input
 //! Add here a header, an opcode, a protocol's codec (one file each)
-//! Not here what a packet makes somebody do (rnic-engine)
+//! Not here reactions to a packet (rnic-engine)
 //! Proved by golden byte vectors, round-trip properties, a fuzz target per parser, tshark on our captures
 //! ```
 
