@@ -18,7 +18,7 @@ use crate::core::Core;
 use crate::dma::{Dma, Segment};
 use crate::error::{DropReason, PostError, RxOutcome};
 use crate::event::AsyncEvent;
-use crate::falcon::Nic;
+use crate::falcon::FalconNic;
 use crate::objects::Objects;
 use crate::packet::{Arrival, Departure, RxMeta};
 use crate::qp::{Carrier, Qp};
@@ -36,7 +36,7 @@ use table::QpTable;
 pub struct Engine {
     core: Core,
     /// State that all Falcon connections share; created with the first Falcon queue pair.
-    falcon: Option<Box<Nic>>,
+    falcon: Option<Box<FalconNic>>,
     qps: QpTable,
 }
 

@@ -91,7 +91,7 @@ use nic::BlockedSet;
 use room::CreditUse;
 
 pub(crate) use drive::tick_nic;
-pub(crate) use nic::{BlockedOn, Nic, SLOT};
+pub(crate) use nic::{BlockedOn, FalconNic, SLOT};
 
 /// Maximum number of valid entries of a queue pair in the timer heap: about one for each type of timeout. When more are
 /// needed, the displaced one is armed again when its time comes.
@@ -105,7 +105,7 @@ const TIMER_ENTRIES: usize = 4 * ALARMS_MAX;
 pub(crate) struct FalconEnd {
     schedule: Schedule,
     /// The connection; created with the first packet in either direction.
-    link: Option<Box<Link>>,
+    link: Option<Box<Endpoint>>,
     /// Role in NVMe, when NVMe is the upper layer.
     nvme: Option<Box<NvmeRole>>,
 }
@@ -126,7 +126,7 @@ struct Schedule {
 
 /// A connection, and the state that its upper layer keeps for it.
 #[derive(Debug)]
-struct Link {
+struct Endpoint {
     connection: Connection,
     /// Index of its adaptive engine in the NIC.
     adaptive: usize,
@@ -135,7 +135,7 @@ struct Link {
 }
 
 // Very many of these exist: the type must not grow unnoticed into another size class of the allocator.
-const _: () = assert!(size_of::<Link>() <= 1_608);
+const _: () = assert!(size_of::<Endpoint>() <= 1_608);
 
 impl Schedule {
     /// Adds the queue pair in `slot` to the ring of queue pairs that can send.
@@ -148,7 +148,7 @@ impl Schedule {
     }
 
     /// Adds it to the ring of queue pairs blocked on `lack`.
-    fn wait_for(&mut self, nic: &mut Nic, slot: u32, lack: BlockedOn) {
+    fn wait_for(&mut self, nic: &mut FalconNic, slot: u32, lack: BlockedOn) {
         if !self.waits.has(lack) {
             self.waits.add(lack);
             nic.push_waiting(slot, lack);

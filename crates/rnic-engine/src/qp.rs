@@ -10,7 +10,7 @@ use crate::config::{QpAttributes, QpConnection, QpTiming};
 use crate::core::Core;
 use crate::dma::Dma;
 use crate::error::{DropReason, ModifyError, PostError, RxOutcome};
-use crate::falcon::{FalconEnd, Nic};
+use crate::falcon::{FalconEnd, FalconNic};
 use crate::mr::Access;
 use crate::roce::RoceConnection;
 use crate::srq::Target;
@@ -331,7 +331,7 @@ impl Qp {
     /// Frees the NIC resources that the carrier holds, if this queue pair has failed while the input was processed.
     /// Called after each input.
     #[inline(always)]
-    pub(crate) fn settle_if_failed(&mut self, core: &mut Core, nic: Option<&mut Nic>) {
+    pub(crate) fn settle_if_failed(&mut self, core: &mut Core, nic: Option<&mut FalconNic>) {
         if self.verbs.head.has_failed {
             self.settle_failure(core, nic);
         }
@@ -340,7 +340,7 @@ impl Qp {
     /// Frees the NIC resources that its carrier holds. A Falcon connection ends, unless it owes its peer a refusal.
     #[cold]
     #[inline(never)]
-    fn settle_failure(&mut self, core: &mut Core, nic: Option<&mut Nic>) {
+    fn settle_failure(&mut self, core: &mut Core, nic: Option<&mut FalconNic>) {
         let Self { verbs, carrier } = self;
         verbs.head.has_failed = false;
         match (carrier, nic) {
@@ -351,7 +351,7 @@ impl Qp {
     }
 
     /// Removes this queue pair from all shared state, before it is reset or destroyed.
-    pub(crate) fn leave(&mut self, core: &mut Core, nic: Option<&mut Nic>) {
+    pub(crate) fn leave(&mut self, core: &mut Core, nic: Option<&mut FalconNic>) {
         let Self { verbs, carrier } = self;
         if let (Carrier::Falcon(end), Some(nic)) = (&mut *carrier, nic) {
             end.leave(verbs, core, nic);

@@ -99,7 +99,7 @@ pub struct Host {
     /// True while `recoveries` has recoveries in progress: a copy, stored near the fields that every packet needs.
     repairing: bool,
     /// Model of the NIC's memory and bus, when the plan has one.
-    pub(crate) nic: Option<Box<nic::Nic>>,
+    pub(crate) nic: Option<Box<nic::NicModel>>,
     /// State for the Falcon transport; `None` on hosts of the RoCE family.
     falcon: Option<Box<FalconSide>>,
     /// NVMe commands of the host, when it uses a drive.
@@ -178,7 +178,7 @@ impl Host {
     }
 
     /// Installs `nic` as the model of the NIC's memory and bus.
-    pub(crate) fn set_nic(&mut self, nic: nic::Nic) {
+    pub(crate) fn set_nic(&mut self, nic: nic::NicModel) {
         self.sessions.doorbells = Some(Vec::new());
         self.nic = Some(Box::new(nic));
         self.is_special = true;

@@ -69,12 +69,12 @@ pub(crate) struct Bypass {
     /// Rings that this NIC writes.
     channels: Vec<Option<Channel>>,
     /// Rings that this NIC writes, or tried to set up, by peer and port. Never iterated.
-    targets: HashMap<(PeerId, u16), Target>,
+    targets: HashMap<(PeerId, u16), RingTarget>,
     /// The peer and port of each connected queue pair.
     joined: HashMap<Qpn, (PeerId, u16)>,
     /// Number of connected queue pairs of each peer and port.
     ends: HashMap<(PeerId, u16), u32>,
-    /// Target and ring of the last packet, cached because the next packet most often has the same target.
+    /// RingTarget and ring of the last packet, cached because the next packet most often has the same target.
     latest: Option<((PeerId, u16), usize)>,
     /// Rings with packets that have not been published to their readers yet.
     unpublished: Vec<usize>,
@@ -90,7 +90,7 @@ pub(crate) struct Bypass {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Target {
+enum RingTarget {
     Channel(usize),
     /// No process reads at this target; it is probed again at this time.
     Absent(Time),
@@ -205,20 +205,20 @@ impl Bypass {
     pub(crate) fn prepare(&mut self, now: Time, peer: PeerId, way: &Addresses) {
         let target = (peer, way.dst().port());
         match self.targets.get(&target) {
-            Some(Target::Channel(_)) => return,
-            Some(Target::Absent(until)) if now < *until => return,
+            Some(RingTarget::Channel(_)) => return,
+            Some(RingTarget::Absent(until)) if now < *until => return,
             _ => {}
         }
         if self.targets.len() >= CHANNELS_MAX {
             // An entry for an absent peer is kept only while it prevents another probe.
-            self.targets.retain(|_, known| !matches!(known, Target::Absent(until) if *until <= now));
+            self.targets.retain(|_, known| !matches!(known, RingTarget::Absent(until) if *until <= now));
         }
         if self.targets.len() >= CHANNELS_MAX && !self.targets.contains_key(&target) {
             return;
         }
         // Valid until a response arrives.
         let until = now + ASK_AGAIN_AFTER;
-        self.targets.insert(target, Target::Absent(until));
+        self.targets.insert(target, RingTarget::Absent(until));
         let ways = (way.src(), way.dst().ip());
         if self.questions.ask(now, self.place, target, ways, (self.nonces.bytes(), until)) {
             // Until the response arrives, packets are sent over UDP.
@@ -263,7 +263,7 @@ impl Bypass {
             self.channels.len() - 1
         });
         self.channels[index] = Some(channel);
-        self.targets.insert(target, Target::Channel(index));
+        self.targets.insert(target, RingTarget::Channel(index));
     }
 
     /// Answers a process of this user that asks whether its ring is accepted.
@@ -367,7 +367,7 @@ impl Bypass {
         {
             return Some(index);
         }
-        let Some(Target::Channel(index)) = self.targets.get(&target).copied() else { return None };
+        let Some(RingTarget::Channel(index)) = self.targets.get(&target).copied() else { return None };
         self.latest = Some((target, index));
         Some(index)
     }
@@ -415,7 +415,7 @@ impl Bypass {
     #[cold]
     fn forget(&mut self, now: Time, index: usize) {
         if let Some(channel) = self.channels[index].take() {
-            self.targets.insert(channel.target, Target::Absent(now + ASK_AGAIN_AFTER));
+            self.targets.insert(channel.target, RingTarget::Absent(now + ASK_AGAIN_AFTER));
             self.latest = None;
         }
     }
@@ -432,7 +432,7 @@ impl Bypass {
     pub(crate) fn release(&mut self, now: Time, target: (PeerId, u16)) {
         self.publish(now);
         self.questions.forget(|asked| *asked == target);
-        if let Some(Target::Channel(index)) = self.targets.remove(&target) {
+        if let Some(RingTarget::Channel(index)) = self.targets.remove(&target) {
             self.channels[index] = None;
         }
         self.latest = None;

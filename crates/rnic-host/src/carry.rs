@@ -28,13 +28,13 @@ use crate::memory::Foreign;
 pub(crate) struct Carrier {
     state: u32,
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "there is one way only"))]
-    way: Way,
+    way: CrcKernel,
 }
 
 /// CRC implementation, chosen by the instructions of the processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "others take the first way"))]
-enum Way {
+enum CrcKernel {
     /// `crc32fast`, with a separate copy.
     Apart,
     /// Carry-less multiplication of 16 bytes at a time.
@@ -43,7 +43,7 @@ enum Way {
     Wide,
 }
 
-impl Way {
+impl CrcKernel {
     #[inline]
     fn of_processor() -> Self {
         #[cfg(target_arch = "x86_64")]
@@ -110,13 +110,13 @@ impl Carrier {
     /// Starts a datagram: covers everything below the headers of this stack.
     #[inline]
     pub(crate) fn new(prefix: IcrcPrefix) -> Self {
-        Self { state: prefix.state(), way: Way::of_processor() }
+        Self { state: prefix.state(), way: CrcKernel::of_processor() }
     }
 
     /// Starts without a prefix: a plain CRC-32 of what follows, as used by Falcon packets without protection.
     #[inline]
     pub(crate) fn plain() -> Self {
-        Self { state: 0, way: Way::of_processor() }
+        Self { state: 0, way: CrcKernel::of_processor() }
     }
 
     /// Continues with `headers`, at least a complete base transport header, and `payload`, which is copied to the front
@@ -197,14 +197,14 @@ impl Carrier {
         let to = &mut to[..payload.len()];
         #[cfg(target_arch = "x86_64")]
         match self.way {
-            Way::Apart => {}
-            Way::Narrow => {
-                // SAFETY: the processor has the instructions, see `Way::of_processor`.
+            CrcKernel::Apart => {}
+            CrcKernel::Narrow => {
+                // SAFETY: the processor has the instructions, see `CrcKernel::of_processor`.
                 self.state = unsafe { fold::carry(self.state, front, opening, payload, to) };
                 return;
             }
-            Way::Wide => {
-                // SAFETY: the processor has the instructions, see `Way::of_processor`.
+            CrcKernel::Wide => {
+                // SAFETY: the processor has the instructions, see `CrcKernel::of_processor`.
                 self.state = unsafe { wide::carry(self.state, front, opening, payload, to) };
                 return;
             }
@@ -220,21 +220,21 @@ impl Carrier {
 /// Returns whether the last four bytes of `datagram` are its ICRC.
 #[inline]
 pub(crate) fn verify(prefix: IcrcPrefix, datagram: &[u8]) -> bool {
-    Way::of_processor().verify(prefix, datagram)
+    CrcKernel::of_processor().verify(prefix, datagram)
 }
 
 /// Returns the exclusive or of the last four bytes of `datagram` and of its expected ICRC, as little-endian numbers: 0
 /// when it is right. `None` when the input is too short to be a datagram.
 pub(crate) fn difference(prefix: IcrcPrefix, datagram: &[u8]) -> Option<u32> {
     let (covered, icrc) = datagram.split_last_chunk::<ICRC_LEN>().filter(|(covered, _)| covered.len() >= bth::LEN)?;
-    let computed = Way::of_processor().icrc(prefix, covered);
+    let computed = CrcKernel::of_processor().icrc(prefix, covered);
     Some(computed ^ u32::from_le_bytes(*icrc))
 }
 
 /// Returns the CRC-32 of `covered`, as used by Falcon packets without protection.
 #[inline]
 pub(crate) fn checksum(covered: &[u8]) -> u32 {
-    Way::of_processor().checksum(covered)
+    CrcKernel::of_processor().checksum(covered)
 }
 
 /// Bytes of one folding step.
@@ -424,9 +424,9 @@ mod tests {
     }
 
     /// All ways of computing it that the processor has.
-    fn ways() -> impl Iterator<Item = Way> {
-        let all = [Way::Wide, Way::Narrow, Way::Apart];
-        all.into_iter().skip_while(|way| *way != Way::of_processor())
+    fn ways() -> impl Iterator<Item = CrcKernel> {
+        let all = [CrcKernel::Wide, CrcKernel::Narrow, CrcKernel::Apart];
+        all.into_iter().skip_while(|way| *way != CrcKernel::of_processor())
     }
 
     fn carriers(prefix: IcrcPrefix) -> Vec<Carrier> {

@@ -51,7 +51,7 @@ pub(crate) struct Credits {
 /// Flow control state of a host.
 #[derive(Debug, Default)]
 struct Peer {
-    targets: Vec<Target>,
+    targets: Vec<CreditTarget>,
     /// Index of the target of the last packet.
     latest: usize,
     /// Packets to all targets that no request covers yet.
@@ -63,7 +63,7 @@ struct Peer {
 
 /// A UDP port of a host, used by one NIC.
 #[derive(Debug)]
-struct Target {
+struct CreditTarget {
     port: u16,
     /// Packets that no request covers yet.
     fresh: u64,
@@ -259,17 +259,17 @@ impl Credits {
 impl Peer {
     /// Returns the target at `port`, and caches it for the next packet; returns `None` when there are too many.
     #[cold]
-    fn find(&mut self, port: u16) -> Option<&mut Target> {
-        let is_idle = |target: &Target| target.fresh == 0 && target.packets_asked() == 0;
+    fn find(&mut self, port: u16) -> Option<&mut CreditTarget> {
+        let is_idle = |target: &CreditTarget| target.fresh == 0 && target.packets_asked() == 0;
         self.latest = match self.targets.iter().position(|target| target.port == port) {
             Some(index) => index,
             None if self.targets.len() < TARGETS_MAX => {
-                self.targets.push(Target::new(port));
+                self.targets.push(CreditTarget::new(port));
                 self.targets.len() - 1
             }
             None => {
                 let index = self.targets.iter().position(is_idle)?;
-                self.targets[index] = Target::new(port);
+                self.targets[index] = CreditTarget::new(port);
                 index
             }
         };
@@ -282,7 +282,7 @@ impl Peer {
     }
 }
 
-impl Target {
+impl CreditTarget {
     fn new(port: u16) -> Self {
         let (asked, round_trip) = (ArrayVec::new(), Duration::ZERO);
         Self { port, fresh: 0, asked, tries: 0, deadline: None, speaks: CreditSupport::Unknown, round_trip }

@@ -40,7 +40,7 @@ use crate::ports;
 use crate::stats::NicStats;
 use crate::sys::{DeferredError, MESSAGES_MAX, Outgoing, Quoted, UdpSocket};
 
-use batch::{Acks, Batch, Train, Way};
+use batch::{Acks, Batch, SendPath, Train};
 use lane::Lane;
 
 /// The sending side of a NIC, and the state shared by both sides.
@@ -268,7 +268,7 @@ impl Link {
     pub(crate) fn impair(
         &mut self,
         now: Time,
-        way: Way,
+        way: SendPath,
         len: u32,
         copy: impl FnOnce(&Addresses, &mut Vec<u8>) -> Result<(), MemoryFault>,
     ) -> Result<bool, MemoryFault> {
@@ -304,7 +304,7 @@ impl Link {
             && let Some(Datagram { bytes, .. }) = self.delay_line.pop_due(now)
         {
             let path = self.lanes[self.lane_of(way.dst().ip())].path_from(way.src().port());
-            let way = Way { peer, port: way.dst().port(), path, marking };
+            let way = SendPath { peer, port: way.dst().port(), path, marking };
             let copied = batch.add_with(way, bytes.len() as u32, self.segmentation, |out| {
                 out.copy_from_slice(&bytes);
                 Ok(())
@@ -324,7 +324,7 @@ impl Link {
     pub(crate) fn send_soon(&mut self, now: Time, addresses: &Addresses, bytes: &[u8]) {
         let peer = self.peers.find(self.peer_at(addresses.dst()), addresses.src().ip());
         let Some(peer) = peer else { return self.reply_to_unknown(now, addresses, bytes) };
-        let way = Way { peer, port: addresses.dst().port(), path: 0, marking: Marking::NONE };
+        let way = SendPath { peer, port: addresses.dst().port(), path: 0, marking: Marking::NONE };
         let passes = self.impair(now, way, bytes.len() as u32, |_, copy| {
             copy.clear();
             copy.extend_from_slice(bytes);
@@ -610,8 +610,8 @@ impl Link {
     }
 
     /// Returns the source and destination of packets on `way`.
-    fn addresses_of(&self, way: Way) -> Addresses {
-        let Way { peer, port, path, .. } = way;
+    fn addresses_of(&self, way: SendPath) -> Addresses {
+        let SendPath { peer, port, path, .. } = way;
         let way = self.peers.get(peer).way(port);
         if path == 0 {
             return way;

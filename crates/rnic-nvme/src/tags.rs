@@ -16,13 +16,13 @@ pub const PLACES_MAX: u32 = 1 << 16;
 /// Table of state by tag.
 #[derive(Debug)]
 pub struct Tags<T> {
-    places: Box<[Place<T>]>,
+    places: Box<[TagSlot<T>]>,
     free: VecDeque<u32>,
     place_bits: u32,
 }
 
 #[derive(Debug)]
-struct Place<T> {
+struct TagSlot<T> {
     /// Total number of earlier uses of the entry; a tag contains the low bits.
     uses: u64,
     value: Option<T>,
@@ -36,7 +36,7 @@ impl<T> Tags<T> {
     pub fn new(places: u32) -> Self {
         assert!((1..=PLACES_MAX).contains(&places), "a table of {places} places");
         Self {
-            places: (0..places).map(|_| Place { uses: 0, value: None }).collect(),
+            places: (0..places).map(|_| TagSlot { uses: 0, value: None }).collect(),
             free: (0..places).collect(),
             place_bits: places.next_power_of_two().trailing_zeros(),
         }
@@ -95,7 +95,7 @@ impl<T> Tags<T> {
     /// `after`. A search continued from the last result checks each entry once.
     pub fn find(&self, after: Option<u32>, wanted: impl Fn(&T) -> bool) -> Option<u32> {
         let first = after.map_or(0, |tag| self.index(tag) + 1);
-        let found = |place: &Place<T>| place.value.as_ref().is_some_and(&wanted);
+        let found = |place: &TagSlot<T>| place.value.as_ref().is_some_and(&wanted);
         let index = first + self.places.get(first..)?.iter().position(found)?;
         Some(self.name(self.places[index].uses, index))
     }
@@ -115,7 +115,7 @@ impl<T> Tags<T> {
         ((uses & self.uses_mask()) as u32) << self.place_bits | index as u32
     }
 
-    /// Returns the mask of the bits of [`Place::uses`] that a tag contains.
+    /// Returns the mask of the bits of [`TagSlot::uses`] that a tag contains.
     const fn uses_mask(&self) -> u64 {
         (1 << (TAG_BITS - self.place_bits)) - 1
     }

@@ -10,7 +10,7 @@ use super::nvme::{check_mtu_of, check_role, namespace_of};
 use crate::config::{QpAttributes, QpConnection, QpTiming};
 use crate::core::Core;
 use crate::error::{ModifyError, ResourceError};
-use crate::falcon::Nic;
+use crate::falcon::FalconNic;
 use crate::mr::Access;
 use crate::namespace::NvmeRole;
 use crate::objects::size;
@@ -96,7 +96,7 @@ impl Engine {
                     self.core.drives.count_user(namespace, 1);
                 }
                 if let Some(shape) = falcon {
-                    self.falcon.get_or_insert_with(|| Box::new(Nic::new(shape))).join(shape);
+                    self.falcon.get_or_insert_with(|| Box::new(FalconNic::new(shape))).join(shape);
                 }
             }
             Err(_) => self.core.objects.release_srq(attributes.srq),

@@ -13,7 +13,7 @@ use rnic_wire::falcon::{Body, NackCode, Packet, PacketType, ResyncCode, Rsn};
 
 use super::serve::Serving;
 use super::upper::handle;
-use super::{BlockedOn, FalconEnd, Link, Nic, SLOT, Schedule, header};
+use super::{BlockedOn, Endpoint, FalconEnd, FalconNic, SLOT, Schedule, header};
 use crate::core::Core;
 use crate::dma::Dma;
 use crate::error::{DropReason, RxOutcome};
@@ -43,7 +43,7 @@ impl FalconEnd {
         &mut self,
         verbs: &mut Verbs,
         core: &mut Core,
-        nic: &mut Nic,
+        nic: &mut FalconNic,
         arrival: &FalconArrival<'_>,
         dma: &mut D,
     ) -> RxOutcome {
@@ -69,7 +69,7 @@ impl FalconEnd {
         &mut self,
         verbs: &mut Verbs,
         core: &mut Core,
-        nic: &mut Nic,
+        nic: &mut FalconNic,
         waited: Option<BlockedOn>,
     ) -> bool {
         match waited {
@@ -114,7 +114,7 @@ impl FalconEnd {
     /// Handles unreadable payload of the packet in the NIC's `out`, the last one that this queue pair has built:
     /// replaces it by a Resync.
     #[cold]
-    pub(crate) fn fault_payload(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic) {
+    pub(crate) fn fault_payload(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut FalconNic) {
         let Some(link) = self.link.as_deref_mut() else { return };
         if let Some(context) = nic.out_context.take() {
             link.withdraw(verbs, core, context, &mut nic.out);
@@ -124,7 +124,7 @@ impl FalconEnd {
     }
 
     /// Processes the timeouts that are due.
-    pub(crate) fn on_timeout(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic) {
+    pub(crate) fn on_timeout(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut FalconNic) {
         let Self { schedule, link, .. } = self;
         let Some(link) = link.as_deref_mut() else { return };
         // Most alarms are for an acknowledgement, which is sent in this queue pair's scheduling turn.
@@ -149,7 +149,7 @@ impl FalconEnd {
     /// Ends the connection if it has failed, and ensures that it is woken in time. Timeouts that are already due are
     /// processed at its turn in the ring, if it `has_turn`; otherwise an immediate alarm is armed.
     #[inline]
-    fn rest(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic, has_turn: bool) {
+    fn rest(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut FalconNic, has_turn: bool) {
         let Some(link) = self.link.as_deref_mut() else { return };
         if core.peers.is_any() {
             link.count_credit(verbs, core);
@@ -173,7 +173,7 @@ impl FalconEnd {
 
     /// Ends the connection if it has failed; returns whether it has ended.
     #[cold]
-    fn is_over(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic, is_dead: bool) -> bool {
+    fn is_over(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut FalconNic, is_dead: bool) -> bool {
         if is_dead && verbs.head.state.receives() {
             let known = self.known_failure(verbs);
             verbs.give_up_on_peer(core, known);
@@ -187,12 +187,12 @@ impl FalconEnd {
     }
 }
 
-impl Link {
+impl Endpoint {
     fn receive<D: Dma>(
         &mut self,
         verbs: &mut Verbs,
         core: &mut Core,
-        nic: &mut Nic,
+        nic: &mut FalconNic,
         arrival: &FalconArrival<'_>,
         dma: &mut D,
     ) -> RxOutcome {
@@ -240,17 +240,17 @@ impl Link {
     /// Passes responses of the upper layer to the transaction layer: with weak order, the results of Pushes; and
     /// responses, as long as there are resources. Returns whether resources were used.
     #[inline]
-    fn serve(&mut self, schedule: &mut Schedule, verbs: &Verbs, core: &Core, nic: &mut Nic) -> bool {
+    fn serve(&mut self, schedule: &mut Schedule, verbs: &Verbs, core: &Core, nic: &mut FalconNic) -> bool {
         let Self { connection, mapping, .. } = self;
         mapping.pending_replies().is_some_and(|serving| tell(serving, connection, schedule, verbs, core, nic))
     }
 
     /// Builds the next packet that the connection has to send.
     #[inline(always)]
-    fn transmit(&mut self, schedule: &mut Schedule, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic) -> bool {
+    fn transmit(&mut self, schedule: &mut Schedule, verbs: &mut Verbs, core: &mut Core, nic: &mut FalconNic) -> bool {
         let Self { connection, mapping, .. } = self;
         connection.set_credit(core.peers.room(verbs.head.peer()));
-        let Nic { resources, out, .. } = nic;
+        let FalconNic { resources, out, .. } = nic;
         let leaving = mapping.transmit(connection, verbs, core, resources, &mut out.packet);
         if core.peers.is_any() {
             self.use_credit(verbs, core, leaving.as_ref());
@@ -268,7 +268,7 @@ impl Link {
 
     /// Stores the attributes of the packet and its payload where the driver reads them.
     #[inline(always)]
-    fn put_out(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic, leaving: Leaving) {
+    fn put_out(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut FalconNic, leaving: Leaving) {
         let Leaving { label, context, again } = leaving;
         let out = &mut nic.out;
         let packet = &out.packet;
@@ -315,7 +315,7 @@ impl Link {
 
     /// Processes the timeouts that are due.
     #[inline(never)]
-    fn expire(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic) {
+    fn expire(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut FalconNic) {
         let Self { connection, mapping, .. } = self;
         connection.note_absence(core.absence);
         let before = connection.delivery().timeouts();
@@ -338,14 +338,14 @@ impl Link {
     /// Passes new events to the connection's adaptive engine; when the engine responds later, a timer of the NIC is
     /// armed for the response.
     #[inline]
-    fn report_to_fae(&mut self, core: &mut Core, nic: &mut Nic) {
+    fn report_to_fae(&mut self, core: &mut Core, nic: &mut FalconNic) {
         if self.connection.has_news() {
             self.tell_news(core, nic);
         }
     }
 
     #[inline(never)]
-    fn tell_news(&mut self, core: &mut Core, nic: &mut Nic) {
+    fn tell_news(&mut self, core: &mut Core, nic: &mut FalconNic) {
         let engine = &mut nic.adaptives[self.adaptive].1;
         self.connection.report_to_fae(core.now, &nic.resources, engine);
         if let Some(next) = engine.next_at() {
@@ -364,7 +364,7 @@ impl Link {
     }
 }
 
-/// Passes responses of the upper layer to the transaction layer, see [`Link::serve`].
+/// Passes responses of the upper layer to the transaction layer, see [`Endpoint::serve`].
 #[inline(never)]
 fn tell(
     serving: &mut Serving,
@@ -372,7 +372,7 @@ fn tell(
     schedule: &mut Schedule,
     verbs: &Verbs,
     core: &Core,
-    nic: &mut Nic,
+    nic: &mut FalconNic,
 ) -> bool {
     while let Some((rsn, refused)) = serving.settled.pop_front() {
         // Fails for a request that a Resync has skipped meanwhile: the connection no longer has it.
@@ -400,7 +400,7 @@ fn tell(
 /// Refuses all kept requests, because a request was refused with `code` and the queue pair has failed: requests that
 /// arrived out of order can only be refused too.
 #[cold]
-fn refuse_the_rest(nic: &mut Nic, connection: &mut Connection, code: NakCode, release: impl FnMut(Rsn)) {
+fn refuse_the_rest(nic: &mut FalconNic, connection: &mut Connection, code: NakCode, release: impl FnMut(Rsn)) {
     connection.refuse_all(&mut nic.resources, NackCode::NonRecoverable { ulp: header::code_of(code) });
     connection.take_kept().for_each(release);
 }
@@ -419,7 +419,7 @@ fn count_nack(verbs: &mut Verbs, core: &mut Core, packet: &Packet) {
 /// Calls `with` for each queue pair whose time to send has come, and for each response of an adaptive engine.
 pub(crate) fn tick_nic(
     core: &mut Core,
-    nic: &mut Nic,
+    nic: &mut FalconNic,
     mut with: impl FnMut(u32, &mut Core, Option<&rnic_fae::Response>),
 ) {
     let now: Time = core.now;

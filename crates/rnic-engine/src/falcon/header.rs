@@ -8,7 +8,7 @@ use crate::wq::{SendWqe, WqeOp};
 use crate::wr::Sge;
 
 /// Position of a transaction in its message.
-pub(super) struct Place {
+pub(super) struct PacketPlace {
     /// Number of transactions of the message before it.
     pub(super) index: u32,
     pub(super) position: Position,
@@ -20,8 +20,8 @@ pub(super) struct Place {
 
 /// Returns the operation of the part of `wqe` at `place`; `sges` are its local memory.
 #[inline(always)]
-pub(super) fn operation(wqe: &SendWqe, sges: &[Sge], place: &Place) -> Operation {
-    let &Place { index, position, offset, part } = place;
+pub(super) fn operation(wqe: &SendWqe, sges: &[Sge], place: &PacketPlace) -> Operation {
+    let &PacketPlace { index, position, offset, part } = place;
     let (rmsn, rkey) = (Serial::new(wqe.sn.wrapping_add(1)), wqe.rkey);
     let va = wqe.remote.wrapping_add(u64::from(offset));
     let send = |tail: SendTail| {
@@ -88,7 +88,7 @@ pub(super) fn ends(header: &Header) -> (bool, bool) {
 /// Returns the destination of the response to the part at `place`, as its initiator announces it; zeros when the part
 /// covers several pieces of memory, because the tag holds only one address. No function relies on the tag being
 /// returned.
-fn sink(sges: &[Sge], place: &Place) -> SinkTag {
+fn sink(sges: &[Sge], place: &PacketPlace) -> SinkTag {
     let mut into = place.offset;
     for sge in sges {
         match sge.len.checked_sub(into) {

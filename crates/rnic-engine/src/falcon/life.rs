@@ -16,7 +16,7 @@ use super::request::Requests;
 use super::room::CreditUse;
 use super::serve::Serving;
 use super::upper::{NoUpperLayer, handle};
-use super::{ALARMS_MAX, FalconEnd, Link, Nic, Schedule, TIMER_ENTRIES};
+use super::{ALARMS_MAX, Endpoint, FalconEnd, FalconNic, Schedule, TIMER_ENTRIES};
 use crate::completion::WcStatus;
 use crate::core::Core;
 use crate::namespace::NvmeRole;
@@ -68,9 +68,9 @@ impl FalconEnd {
         &mut self,
         verbs: &mut Verbs,
         core: &mut Core,
-        nic: &mut Nic,
+        nic: &mut FalconNic,
         packet: Option<&Packet>,
-    ) -> Option<(&mut Schedule, &mut Link)> {
+    ) -> Option<(&mut Schedule, &mut Endpoint)> {
         if self.link.is_none() {
             self.link = Some(begin_link(verbs, core, nic, packet, self.nvme.as_deref())?);
         }
@@ -87,7 +87,7 @@ impl FalconEnd {
 
     /// Handles failure of the queue pair, after the input during which it failed has been processed.
     #[cold]
-    pub(crate) fn stop(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic) {
+    pub(crate) fn stop(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut FalconNic) {
         // Otherwise, a refusal must still be sent.
         if verbs.recv.refused.is_none() {
             self.end(verbs, core, nic);
@@ -96,7 +96,7 @@ impl FalconEnd {
 
     /// Ends the connection when the queue pair leaves its slot or is reset.
     #[cold]
-    pub(crate) fn leave(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut Nic) {
+    pub(crate) fn leave(&mut self, verbs: &mut Verbs, core: &mut Core, nic: &mut FalconNic) {
         self.end(verbs, core, nic);
         core.ready.forget_falcon(verbs.head.slot);
         nic.forget(verbs.head.slot);
@@ -105,7 +105,7 @@ impl FalconEnd {
     }
 
     /// Ends the connection: its resources are freed, no more packets are sent, and nothing completes.
-    pub(super) fn end(&mut self, verbs: &Verbs, core: &mut Core, nic: &mut Nic) {
+    pub(super) fn end(&mut self, verbs: &Verbs, core: &mut Core, nic: &mut FalconNic) {
         let Some(mut link) = self.link.take() else { return };
         let slot = verbs.head.slot;
         core.timers.expect_no_more(TIMER_ENTRIES);
@@ -113,7 +113,7 @@ impl FalconEnd {
         if let Some(nvme) = link.mapping.nvme() {
             nvme.leave(verbs, core);
         }
-        let Link { connection, adaptive, .. } = &mut *link;
+        let Endpoint { connection, adaptive, .. } = &mut *link;
         connection.die(core.now, &mut nic.resources, &mut NoUpperLayer);
         nic.released.extend(connection.take_kept().map(|rsn| handle(slot, rsn)));
         nic.ended.add(connection.delivery());
@@ -134,10 +134,10 @@ fn attempts_max(verbs: &Verbs) -> u16 {
 fn begin_link(
     verbs: &mut Verbs,
     core: &mut Core,
-    nic: &mut Nic,
+    nic: &mut FalconNic,
     packet: Option<&Packet>,
     nvme: Option<&NvmeRole>,
-) -> Option<Box<Link>> {
+) -> Option<Box<Endpoint>> {
     if !verbs.head.state.receives() {
         return None;
     }
@@ -175,7 +175,7 @@ fn can_be_first(verbs: &Verbs, packet: &Packet) -> bool {
     packet.bases.data == packet.bases.request && seq >= start && seq.since(start) < u64::from(width)
 }
 
-fn make_link(verbs: &Verbs, core: &Core, nic: &mut Nic, mapping: Mapping) -> Box<Link> {
+fn make_link(verbs: &Verbs, core: &Core, nic: &mut FalconNic, mapping: Mapping) -> Box<Endpoint> {
     let Verbs { head, send, recv, .. } = verbs;
     let shape = *head.transport.falcon().expect("its transport is Falcon");
     let adaptive = nic.adaptive_of(&head.transport, &core.config, head.mtu());
@@ -199,7 +199,7 @@ fn make_link(verbs: &Verbs, core: &Core, nic: &mut Nic, mapping: Mapping) -> Box
     let engine = &mut nic.adaptives[adaptive].1;
     let connection = Connection::new(&config, engine, head.slot);
     let connection = connection.expect("an engine has no more queue pairs than an adaptive engine has numbers");
-    Box::new(Link { connection, adaptive, mapping, credit: CreditUse::default() })
+    Box::new(Endpoint { connection, adaptive, mapping, credit: CreditUse::default() })
 }
 
 fn delivery_config(verbs: &Verbs, shape: &FalconShape, first_rsn: [Rsn; 2]) -> DeliveryConfig {

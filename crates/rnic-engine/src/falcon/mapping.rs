@@ -10,7 +10,7 @@ use rnic_policy::FalconErrors;
 use rnic_wire::falcon::{Body, Packet, PacketType};
 
 use super::BlockedOn;
-use super::nic::Nic;
+use super::nic::FalconNic;
 use super::request::{Requests, Submitted, untag};
 use super::serve::Serving;
 use super::upper::{NoPayload, Upper};
@@ -141,7 +141,7 @@ impl Mapping {
         connection: &mut Connection,
         verbs: &mut Verbs,
         core: &mut Core,
-        nic: &mut Nic,
+        nic: &mut FalconNic,
     ) -> Submitted {
         match self {
             Self::Rdma(rdma) => rdma.requests.submit_pending(verbs, core, nic, connection),
@@ -230,7 +230,7 @@ fn submit_pending_nvme(
     connection: &mut Connection,
     verbs: &mut Verbs,
     core: &mut Core,
-    nic: &mut Nic,
+    nic: &mut FalconNic,
 ) -> Submitted {
     // No resources are freed in between.
     let held = |transactions: &Transactions| (transactions.stats().submitted, transactions.usage().data.packets);

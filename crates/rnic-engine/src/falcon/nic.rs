@@ -79,7 +79,7 @@ impl BlockedSet {
 /// State that the Falcon connections of a NIC share. Created with the first queue pair that needs it, and kept from
 /// then on.
 #[derive(Debug)]
-pub(crate) struct Nic {
+pub(crate) struct FalconNic {
     pub(super) resources: Resources,
     /// Amount of `resources`, in percent: [`FalconShape::resources_percent`] of the first user.
     resources_percent: u32,
@@ -133,7 +133,7 @@ const BLANK: FalconTransmit = FalconTransmit {
     kind: TransmitKind::Request,
 };
 
-impl Nic {
+impl FalconNic {
     pub(crate) fn new(shape: &FalconShape) -> Self {
         Self {
             resources: Resources::new(ResourceConfig::of(shape)),

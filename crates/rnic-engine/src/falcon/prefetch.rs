@@ -6,10 +6,10 @@
 use rnic_base::{Time, prefetch_at, prefetch_whole, prefetch_whole_at};
 
 use super::mapping::Mapping;
-use super::{FalconEnd, Nic};
+use super::{FalconEnd, FalconNic};
 use crate::verbs::Verbs;
 
-impl Nic {
+impl FalconNic {
     /// Prefetches the state that every packet needs.
     #[inline]
     pub(crate) fn prefetch(&self) {
@@ -48,7 +48,7 @@ impl FalconEnd {
     /// Executes step `step`, of three, of fetching the state that a packet of this queue pair needs beyond the queue
     /// pair itself: its send queue and link, the connection, and the state that the connection stores apart.
     #[inline]
-    pub(crate) fn prefetch(&self, step: u32, verbs: &Verbs, nic: &Nic) {
+    pub(crate) fn prefetch(&self, step: u32, verbs: &Verbs, nic: &FalconNic) {
         if step == 0 {
             return verbs.send.queue.prefetch();
         }

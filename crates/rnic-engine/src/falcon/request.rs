@@ -14,7 +14,7 @@ use rnic_wire::falcon::{CompletionCode, ResyncCode};
 use rnic_wire::{Position, Reth};
 
 use super::header;
-use super::{BlockedOn, Nic};
+use super::{BlockedOn, FalconNic};
 use crate::completion::WcStatus;
 use crate::core::Core;
 use crate::error::PostError;
@@ -127,7 +127,7 @@ impl Requests {
         &mut self,
         verbs: &mut Verbs,
         core: &mut Core,
-        nic: &mut Nic,
+        nic: &mut FalconNic,
         connection: &mut Connection,
     ) -> Submitted {
         let mut any = false;
@@ -403,11 +403,11 @@ fn submission(verbs: &Verbs, core: &mut Core, counter: u32, is_sound: bool) -> O
 
 /// Returns the position of transaction `index` of `wqe` in its message.
 #[inline(always)]
-fn place_of(head: &Head, wqe: &SendWqe, index: u32) -> header::Place {
+fn place_of(head: &Head, wqe: &SendWqe, index: u32) -> header::PacketPlace {
     let mtu = head.mtu();
     let offset = index * mtu;
     let (position, part) = (Position::of(index, wqe.packets), (wqe.length - offset).min(mtu));
-    header::Place { index, position, offset, part }
+    header::PacketPlace { index, position, offset, part }
 }
 
 /// Returns the length in bytes of the response to a Pull, which its request announces.
@@ -426,7 +426,7 @@ const fn is_remote(status: WcStatus) -> bool {
 
 /// Returns the resource that a request which could not be submitted waits for.
 #[cold]
-fn lack_of(nic: &Nic, connection: &Connection, submission: &Submission) -> BlockedOn {
+fn lack_of(nic: &FalconNic, connection: &Connection, submission: &Submission) -> BlockedOn {
     let transactions = connection.transactions();
     if transactions.requests_exceed_share(&nic.resources) {
         BlockedOn::Share

@@ -9,7 +9,7 @@
 
 use rnic_falcon::delivery::Leaving;
 
-use super::{FalconEnd, Link, Schedule};
+use super::{Endpoint, FalconEnd, Schedule};
 use crate::core::Core;
 use crate::ready::Half;
 use crate::stats::WaitReason;
@@ -26,7 +26,7 @@ pub(super) struct CreditUse {
     is_lent: bool,
 }
 
-impl Link {
+impl Endpoint {
     /// Updates the credit in use after the number of packets in flight has changed.
     pub(super) fn count_credit(&mut self, verbs: &Verbs, core: &mut Core) {
         let under_way = self.connection.delivery().under_way();

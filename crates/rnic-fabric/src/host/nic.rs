@@ -71,7 +71,7 @@ pub struct NicFigures {
 
 impl NicFigures {
     /// Adds the figures of another NIC.
-    pub(crate) fn add(&mut self, nic: &Nic) {
+    pub(crate) fn add(&mut self, nic: &NicModel) {
         let (plan, stats, contexts) = (&nic.plan, &nic.stats, &nic.contexts);
         self.contexts_fit = plan.contexts.unwrap_or(0);
         self.context_bytes = plan.context_bytes;
@@ -116,7 +116,7 @@ struct Leaving {
 
 /// The NIC model of one host.
 #[derive(Debug)]
-pub(crate) struct Nic {
+pub(crate) struct NicModel {
     plan: NicPlan,
     contexts: Contexts,
     bus: Bus,
@@ -142,7 +142,7 @@ pub(crate) struct Nic {
     stats: Stats,
 }
 
-impl Nic {
+impl NicModel {
     /// Creates an empty NIC for a link of `rate`; `stream` chooses the contexts to evict.
     pub(crate) fn new(plan: &NicPlan, rate: BitRate, largest_frame: u64, stream: RandomStream) -> Self {
         Self {

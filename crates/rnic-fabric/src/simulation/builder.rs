@@ -6,7 +6,7 @@ use rnic_engine::{Engine, EngineConfig};
 use super::part::Part;
 use super::partition::Partition;
 use crate::fault::{FaultChain, matches};
-use crate::host::nic::Nic;
+use crate::host::nic::NicModel;
 use crate::host::slow::SlowMemory;
 use crate::host::{FalconSide, Host, Meter, PacketCodec, Rank};
 use crate::link::{GROUP, LinkEnd};
@@ -124,7 +124,7 @@ impl<'b> Builder<'b> {
         let mut node = Host::new(number, ring, engine, port, carriage, self.plan.checked_payload);
         if let Some(nic) = &self.plan.nic {
             let stream = self.streams.stream(&format!("nic/host-{host}"));
-            let mut nic = Nic::new(nic, self.plan.host_links.rate, self.plan.largest_frame(), stream);
+            let mut nic = NicModel::new(nic, self.plan.host_links.rate, self.plan.largest_frame(), stream);
             nic.set_slow(self.slow_host(host).cloned());
             node.set_nic(nic);
         }

@@ -23,14 +23,14 @@ const NONE: u32 = u32::MAX;
 
 /// Entry of a connection, linked into the list of its slot.
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct ListNode {
     next: u32,
     previous: u32,
     /// Slot of the connection; [`NONE`] while it does not wait.
     slot: u32,
 }
 
-const UNLINKED: Link = Link { next: NONE, previous: NONE, slot: NONE };
+const UNLINKED: ListNode = ListNode { next: NONE, previous: NONE, slot: NONE };
 
 /// Connections that depart in a slot: the first and the last of a linked list.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ const EMPTY: List = List { head: NONE, tail: NONE };
 pub struct Wheel {
     /// Lists by slot; their number is a power of two.
     lists: Box<[List]>,
-    links: Vec<Link>,
+    links: Vec<ListNode>,
     /// Bitmap of the slots with an entry; `summary` is a bitmap of its words that are not zero.
     occupied: Box<[u64]>,
     summary: [u64; SLOTS_MAX / 64 / 64],
@@ -120,7 +120,7 @@ impl Wheel {
     #[inline]
     fn put(&mut self, connection: u32, place: usize) {
         let list = &mut self.lists[place];
-        self.links[connection as usize] = Link { next: NONE, previous: list.tail, slot: place as u32 };
+        self.links[connection as usize] = ListNode { next: NONE, previous: list.tail, slot: place as u32 };
         match list.tail {
             NONE => list.head = connection,
             last => self.links[last as usize].next = connection,
@@ -179,7 +179,7 @@ impl Wheel {
     /// # Panics
     /// When there is no such connection.
     pub fn cancel(&mut self, connection: u32) {
-        let Link { next, previous, slot } = self.links[connection as usize];
+        let ListNode { next, previous, slot } = self.links[connection as usize];
         if slot == NONE {
             return;
         }

@@ -183,7 +183,7 @@ fn places_where_nobody_was_are_not_kept_for_ever() {
     let (mut reader, now) = (open(880), Time::ZERO + ASK_AGAIN_AFTER);
     bypass.prepare(now, PeerId(9_999), &way_to(880));
     exchange(now, &mut bypass, &mut reader);
-    assert!(matches!(bypass.targets.get(&(PeerId(9_999), 880)), Some(Target::Channel(_))));
+    assert!(matches!(bypass.targets.get(&(PeerId(9_999), 880)), Some(RingTarget::Channel(_))));
 }
 
 /// A packet for queue pair `to`, with anything in it.

@@ -204,7 +204,7 @@ fn state_is_bounded_and_a_forgotten_peer_leaves_nothing() {
 
 #[test]
 fn a_request_list_that_overflows_loses_no_packet() {
-    let mut target = Target::new(PORT);
+    let mut target = CreditTarget::new(PORT);
     for cookie in 0..3 * ASKED_MAX as u64 {
         target.fresh = 2;
         target.ask(Time::ZERO, PEER, cookie);

@@ -47,8 +47,8 @@ pub(crate) struct Train {
 
 impl Train {
     #[inline]
-    pub(crate) fn way(&self) -> Way {
-        Way { peer: self.peer, port: self.port, path: self.path, marking: self.marking }
+    pub(crate) fn way(&self) -> SendPath {
+        SendPath { peer: self.peer, port: self.port, path: self.path, marking: self.marking }
     }
 
     /// Returns whether a packet of `len` bytes to the same peer may be appended.
@@ -60,7 +60,7 @@ impl Train {
 
 /// Destination of a packet, and how it is sent there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Way {
+pub(crate) struct SendPath {
     pub(crate) peer: PeerId,
     /// The peer's UDP port.
     pub(crate) port: u16,
@@ -146,7 +146,7 @@ impl<'a> Batch<'a> {
         wrapping: Wrapping,
     ) -> Result<(), MemoryFault> {
         let Wrapping { len, mut prefix, .. } = wrapping;
-        let way = Way { peer: transmit.peer, port: wrapping.port, path: 0, marking: marking_of(transmit) };
+        let way = SendPath { peer: transmit.peer, port: wrapping.port, path: 0, marking: marking_of(transmit) };
         let at = self.make_room(way, len, wrapping.couple);
         if wrapping.is_numbered {
             let before = self.trains.last().map_or(0, |train| train.count - 1);
@@ -167,7 +167,7 @@ impl<'a> Batch<'a> {
     #[inline]
     pub(crate) fn add_with(
         &mut self,
-        way: Way,
+        way: SendPath,
         len: u32,
         couple: bool,
         write: impl FnOnce(&mut [u8]) -> Result<(), MemoryFault>,
@@ -182,13 +182,13 @@ impl<'a> Batch<'a> {
 
     /// Reserves space for a packet of `len` bytes; returns its offset.
     #[inline]
-    fn make_room(&mut self, way: Way, len: u32, couple: bool) -> usize {
+    fn make_room(&mut self, way: SendPath, len: u32, couple: bool) -> usize {
         self.packets += 1;
         self.bytes += len as usize;
         if let Some(at) = self.couple(way, len) {
             return at;
         }
-        let (Way { peer, port, path, marking }, start) = (way, self.end);
+        let (SendPath { peer, port, path, marking }, start) = (way, self.end);
         self.trains.push(Train { peer, port, path, marking, start, segment: len, count: 1, bytes: len, open: couple });
         // Packets of other paths are added in between, so a train on this path reserves all its space from the start.
         let is_apart = path > 0 && couple;
@@ -198,7 +198,7 @@ impl<'a> Batch<'a> {
 
     /// Releases the space of the last [`Self::make_room`], for a packet on this way and of this length.
     #[cold]
-    fn give_room_back(&mut self, way: Way, len: u32) {
+    fn give_room_back(&mut self, way: SendPath, len: u32) {
         self.packets -= 1;
         self.bytes -= len as usize;
         let index = self.trains.iter().rposition(|train| train.way() == way).expect("it was added to a train");
@@ -218,7 +218,7 @@ impl<'a> Batch<'a> {
 
     /// Appends a packet of `len` bytes to the last train on its way, if it fits there; returns its offset.
     #[inline]
-    fn couple(&mut self, way: Way, len: u32) -> Option<usize> {
+    fn couple(&mut self, way: SendPath, len: u32) -> Option<usize> {
         let train = if way.path == 0 {
             self.trains.last_mut().filter(|train| train.way() == way)
         } else {

@@ -8,7 +8,7 @@ use rnic_wire::falcon::psp;
 use crate::bypass::{Kind, Taken};
 use crate::falcon::Falcon;
 use crate::link::Link;
-use crate::link::batch::{Batch, Way};
+use crate::link::batch::{Batch, SendPath};
 use crate::marking::Marking;
 use crate::memory::Memory;
 
@@ -74,13 +74,13 @@ impl Out<'_, '_> {
 
     /// Returns the path that a packet takes over UDP.
     #[inline]
-    fn way_of(&mut self, transmit: &FalconTransmit, port: u16) -> Way {
+    fn way_of(&mut self, transmit: &FalconTransmit, port: u16) -> SendPath {
         let path = self.falcon.path_of(transmit);
         if path > 0 {
             let lane = self.link.lane_of(self.link.peers.get(transmit.peer).addresses.dst().ip());
             self.link.lanes[lane].open_path(path);
         }
-        Way { peer: transmit.peer, port, path, marking: Marking::NONE }
+        SendPath { peer: transmit.peer, port, path, marking: Marking::NONE }
     }
 
     /// Sends a packet whose datagram has `len` bytes to another NIC of this machine through shared memory; returns

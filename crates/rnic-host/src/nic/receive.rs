@@ -161,7 +161,7 @@ impl<'a> Arrivals<'a> {
             let Some(record) = consumer.next()? else { break };
             let peer = self.link.peers.find(self.link.peer_at(*source), local.ip());
             let peer = peer.filter(|peer| self.link.peers.get(*peer).is_local);
-            let way = Way { source: *source, local, peer, congested: false, marking: record.kind.marking };
+            let way = DatagramOrigin { source: *source, local, peer, congested: false, marking: record.kind.marking };
             self.link.stats.bypass_bytes_received += record.bytes.len() as u64;
             if record.kind.is_sealed || self.link.capture.is_some() {
                 let mut bytes = as_datagram(&record, &way);
@@ -200,7 +200,7 @@ impl<'a> Arrivals<'a> {
             }
             let peer = self.link.peers.find(self.link.peer_at(incoming.source), local.ip());
             let (congested, marking) = (incoming.congested, incoming.marking);
-            let way = Way { source: incoming.source, local, peer, congested, marking };
+            let way = DatagramOrigin { source: incoming.source, local, peer, congested, marking };
             if bytes.is_empty() {
                 self.link.stats.datagrams_received += 1;
                 self.receive_datagram(now, &way, bytes);
@@ -222,7 +222,7 @@ impl<'a> Arrivals<'a> {
     }
 
     #[inline]
-    fn receive_datagram(&mut self, now: Time, way: &Way, datagram: &[u8]) {
+    fn receive_datagram(&mut self, now: Time, way: &DatagramOrigin, datagram: &[u8]) {
         if self.link.capture.is_some()
             && let Ok(addresses) = Addresses::new(way.source, way.local)
         {
@@ -264,7 +264,7 @@ impl<'a> Arrivals<'a> {
 
     /// Receives a Falcon datagram.
     #[inline]
-    fn receive_falcon(&mut self, now: Time, way: &Way, datagram: &mut [u8]) {
+    fn receive_falcon(&mut self, now: Time, way: &DatagramOrigin, datagram: &mut [u8]) {
         if self.link.capture.is_some()
             && let Ok(addresses) = Addresses::new(way.source, way.local)
         {
@@ -277,7 +277,7 @@ impl<'a> Arrivals<'a> {
     /// Receives a packet that arrived through shared memory. The sender can change its bytes at any time, so its
     /// headers are copied out first.
     #[inline]
-    fn receive_record(&mut self, now: Time, way: &Way, bytes: Arrived<'_>) {
+    fn receive_record(&mut self, now: Time, way: &DatagramOrigin, bytes: Arrived<'_>) {
         let mut front = [0; HEADERS_MAX];
         let front = bytes.copy_front(&mut front);
         if gsi::is_gsi(front) {
@@ -302,7 +302,7 @@ impl<'a> Arrivals<'a> {
     }
 
     /// Receives a datagram of [`Format::UnreliableDatagram`]: any sender that knows the queue key may send one.
-    fn receive_unconnected(&mut self, now: Time, way: &Way, datagram: &[u8], decoded: &codec::Decoded) {
+    fn receive_unconnected(&mut self, now: Time, way: &DatagramOrigin, datagram: &[u8], decoded: &codec::Decoded) {
         let (len, addresses) = (datagram.len() as u32, way.addresses());
         let prefix = match way.peer {
             Some(peer) => self.link.peers.get_mut(peer).received_prefix(len, way.source.port(), || addresses),
@@ -325,7 +325,7 @@ impl<'a> Arrivals<'a> {
 
     /// Receives a datagram for queue pair 1: connection management, credit, a hello, or an invalid one.
     #[cold]
-    fn receive_management(&mut self, now: Time, way: &Way, datagram: &[u8]) {
+    fn receive_management(&mut self, now: Time, way: &DatagramOrigin, datagram: &[u8]) {
         let Ok(addresses) = Addresses::new(way.source, way.local) else {
             return self.link.stats.drop_datagram(RxDrop::UnknownPeer);
         };
@@ -385,7 +385,7 @@ impl<'a> Arrivals<'a> {
 }
 
 /// Addresses, peer and IP header fields of a datagram that arrived.
-struct Way {
+struct DatagramOrigin {
     source: SocketAddr,
     local: SocketAddr,
     peer: Option<PeerId>,
@@ -395,7 +395,7 @@ struct Way {
     marking: Marking,
 }
 
-impl Way {
+impl DatagramOrigin {
     fn addresses(&self) -> Addresses {
         Addresses::new(self.source, self.local).expect("a socket has one IP version")
     }
@@ -418,7 +418,7 @@ fn is_from_its_port(engine: &Engine, qpn: Qpn, port: u16) -> bool {
 
 /// Returns the datagram that a record would be on the UDP wire.
 #[cold]
-fn as_datagram(record: &Record<'_>, way: &Way) -> Vec<u8> {
+fn as_datagram(record: &Record<'_>, way: &DatagramOrigin) -> Vec<u8> {
     let mut bytes = record.bytes.to_vec();
     if !record.kind.is_sealed && crate::falcon::is_falcon(&bytes) {
         crate::falcon::check(&mut bytes);

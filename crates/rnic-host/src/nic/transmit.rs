@@ -9,7 +9,7 @@ use super::device::Device;
 use super::falcon;
 use crate::bypass::{Kind, Taken};
 use crate::link::Link;
-use crate::link::batch::{Acks, Batch, Way, Wrapping, marking_of, write_packet};
+use crate::link::batch::{Acks, Batch, SendPath, Wrapping, marking_of, write_packet};
 use crate::memory::{Memory, Pieces};
 
 impl Device {
@@ -121,7 +121,7 @@ fn add_packet(
     let port = link.port_of(peer, transmit.packet.dest_qpn);
     if peer.is_special() {
         let copy = |addresses: &Addresses, bytes: &mut Vec<u8>| copy_to(bytes, transmit, payload, memory, addresses);
-        let way = Way { peer: transmit.peer, port, path: 0, marking: marking_of(transmit) };
+        let way = SendPath { peer: transmit.peer, port, path: 0, marking: marking_of(transmit) };
         if !link.impair(now, way, len, copy)? {
             return Ok(false);
         }

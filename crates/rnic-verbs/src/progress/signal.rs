@@ -23,7 +23,7 @@ use crate::heap;
 
 /// Data of a driver that the handler needs, independent of the machine's type.
 #[derive(Debug)]
-struct Target {
+struct SignalTarget {
     /// Drives `shared`; returns whether there was any activity, `None` when the lock is held.
     progress: fn(*const ()) -> Option<bool>,
     shared: *const (),
@@ -43,7 +43,7 @@ static TARGETS: [Slot; TARGETS_MAX] =
 
 #[derive(Debug)]
 struct Slot {
-    target: AtomicPtr<Target>,
+    target: AtomicPtr<SignalTarget>,
     /// Number of handlers that currently use the target.
     users: AtomicU32,
 }
@@ -67,7 +67,7 @@ pub(super) struct Armed {
 struct Inner {
     descriptors: Vec<RawFd>,
     slot: Option<usize>,
-    target: Option<Box<Target>>,
+    target: Option<Box<SignalTarget>>,
 }
 
 // SAFETY: the pointer in it is dereferenced only by the handler, while the driver that it refers to exists (see
@@ -136,7 +136,7 @@ impl<M: Machine> Shared<M> {
         // The handler allocates memory; its allocation must not be the first one in this thread.
         heap::prepare_thread();
         release(&mut inner);
-        let target = Box::new(Target {
+        let target = Box::new(SignalTarget {
             progress: |shared| {
                 // SAFETY: `shared` belongs to the driver, which exists until it has released its slot.
                 unsafe { &*shared.cast::<Shared<M>>() }.try_progress()
@@ -173,7 +173,7 @@ impl<M: Machine> Shared<M> {
         }
         let (tired, met_sleep) = {
             let inner = self.armed.inner.lock().unwrap_or_else(PoisonError::into_inner);
-            let says = |what: fn(&Target) -> &AtomicBool| {
+            let says = |what: fn(&SignalTarget) -> &AtomicBool| {
                 inner.target.as_ref().is_some_and(|target| what(target).load(Ordering::Acquire))
             };
             (says(|target| &target.tired), says(|target| &target.met_sleep))
@@ -233,7 +233,7 @@ extern "C" fn interrupted(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut
     unsafe { *errno = before };
 }
 
-fn serve(target: &Target, me: i32, met: Met) {
+fn serve(target: &SignalTarget, me: i32, met: Met) {
     if target.owner.load(Ordering::Relaxed) != me {
         return;
     }

@@ -6,7 +6,7 @@ use rnic_wire::{Headers, Packet};
 
 use super::super::Host;
 use super::super::turn::HostKind;
-use super::{Arrived, Leaving, Nic};
+use super::{Arrived, Leaving, NicModel};
 use crate::agenda::NEVER;
 use crate::entry::{Entry, Flags};
 use crate::network::Network;
@@ -38,7 +38,7 @@ impl HostKind for WithNic {
 }
 
 impl Host {
-    fn nic_mut(&mut self) -> &mut Nic {
+    fn nic_mut(&mut self) -> &mut NicModel {
         self.nic.as_mut().expect("only hosts with a modelled NIC come here")
     }
 
@@ -147,7 +147,7 @@ impl Host {
     }
 }
 
-impl Nic {
+impl NicModel {
     /// Returns the time at which the pipeline processes the received packet that has waited longest: the pipeline is
     /// free, the context is available, and the payload received before has been written to memory.
     fn next_receive_time(&self) -> Time {

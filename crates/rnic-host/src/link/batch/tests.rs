@@ -131,7 +131,7 @@ fn spread(slab: &mut [u8], paths: impl IntoIterator<Item = (u8, u32)>, couple: b
     let mut batch = Batch::new(slab);
     for (number, (path, len)) in paths.into_iter().enumerate() {
         assert!(batch.has_room(&Acks::default()), "packet {number}");
-        let way = Way { peer: PEER, port: 4_791, path, marking: Marking::NONE };
+        let way = SendPath { peer: PEER, port: 4_791, path, marking: Marking::NONE };
         let fault = |out: &mut [u8]| {
             out.fill(0xbb);
             Err(MemoryFault)
@@ -175,7 +175,7 @@ fn paths_fill_a_batch_before_anything_overflows() {
         let mut batch = Batch::new(&mut slab);
         let mut given = 0;
         while batch.has_room(&Acks::default()) {
-            let way = Way { peer: PEER, port: 4_791, path: 1 + (given % paths) as u8, marking: Marking::NONE };
+            let way = SendPath { peer: PEER, port: 4_791, path: 1 + (given % paths) as u8, marking: Marking::NONE };
             let added = batch.add_with(way, len, true, |out| {
                 out.fill(given as u8);
                 Ok(())
