@@ -16,7 +16,7 @@ pub struct FalconFigures {
     pub push_data: u64,
     /// Resyncs.
     pub resyncs: u64,
-    /// Of all these, packets that request an immediate acknowledgement.
+    /// Packets of any type that request an immediate acknowledgement.
     pub ack_requests: u64,
     /// Acknowledgements without bitmaps.
     pub acks: u64,

@@ -14,7 +14,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Stores a copy of `payload` as `handle`.
+    /// Stores a copy of `payload` under `handle`.
     pub(crate) fn keep(&mut self, handle: u64, payload: Arrived<'_>) {
         let mut buffer = self.free.pop().unwrap_or_default();
         buffer.resize(payload.len(), 0);
