@@ -268,9 +268,9 @@ impl<'b, B: Backend> Body<'b, B> {
         }
         let Some(end) = self.ends.find(host, qpn) else { return Ok(()) };
         self.ends[end].was_told |= !matches!(event, AsyncEvent::QpFatal(_));
-        let plans_failure = [end ^ 1, end].map(|end| self.ends[end].planned.map(|(_, planned)| planned));
+        let failures = [end ^ 1, end].map(|end| self.ends[end].planned.map(|(_, planned)| planned));
         // A queue pair with few retries gives up as a responder too.
-        let planned = plans_failure[0].or(plans_failure[1].filter(|planned| *planned == PlannedFailure::PeerVanishes));
+        let planned = failures[0].or(failures[1].filter(|planned| *planned == PlannedFailure::PeerVanishes));
         if planned.is_some_and(|planned| legal.contains(&planned)) {
             return Ok(());
         }

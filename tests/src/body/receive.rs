@@ -90,10 +90,10 @@ impl<B: Backend> Body<'_, B> {
 
     /// Handles a receive that failed: legal only when the connection has ended, or the message was too long.
     fn complete_failed_receive(&mut self, end: usize, receive: Receive, status: WcStatus) -> Result<(), String> {
-        let plans_failure = [end, end ^ 1].map(|end| self.ends[end].met_failure());
+        let failures = [end, end ^ 1].map(|end| self.ends[end].met_failure());
         let next = self.ends[end ^ 1].messages.get(self.ends[end].fallen_receives.len());
         let legal = match status {
-            WcStatus::WrFlushed => plans_failure.iter().any(Option::is_some) || self.ends.is_fragile(end),
+            WcStatus::WrFlushed => failures.iter().any(Option::is_some) || self.ends.is_fragile(end),
             WcStatus::LocalLength => {
                 let is_first = self.ends[end].fallen_receives.is_empty();
                 is_first && next.is_some_and(|message| message.planned == Some(PlannedFailure::SendTooLong))
@@ -101,7 +101,7 @@ impl<B: Backend> Body<'_, B> {
             _ => false,
         };
         if !legal {
-            return Err(format!("a receive may not end so; the plans_failure here are {plans_failure:?}"));
+            return Err(format!("a receive may not end so; the planned failures here are {failures:?}"));
         }
         let pattern = next.map(|message| message.pattern);
         self.ends[end].fallen_receives.push((receive, pattern));

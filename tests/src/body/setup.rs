@@ -85,14 +85,13 @@ impl<'b, B: Backend> Body<'b, B> {
             let (send_cq, recv_cq) = (self.cq_for(host), self.cq_for(host));
             let mut random = streams.stream(&format!("body/end-{}", index * 2 + side));
             let shares = self.scenario.shared_receives.is_some();
-            let planned =
-                link.planned.filter(|(planned_to_fail, ..)| *planned_to_fail == side).map(|(_, at, planned)| {
-                    match planned {
-                        // Others would go on posting receives.
-                        PlannedFailure::NeverReady if shares => (at, PlannedFailure::GivesUp),
-                        planned => (at, planned),
-                    }
-                });
+            let planned = link.planned.filter(|(failing_side, ..)| *failing_side == side).map(|(_, at, planned)| {
+                match planned {
+                    // Other queue pairs would continue to post receives to the shared queue.
+                    PlannedFailure::NeverReady if shares => (at, PlannedFailure::GivesUp),
+                    planned => (at, planned),
+                }
+            });
             let block = self.memory.word(self.backend, link.hosts[1 - side], &mut random);
             self.ends.push(End {
                 host,

@@ -154,7 +154,7 @@ impl Connections {
             falcon: config
                 .transports
                 .iter()
-                .map(|choice| falcon_word_of(device, choice))
+                .map(|choice| falcon_params_of(device, choice))
                 .find(|word| *word != 0)
                 .unwrap_or(0),
             transports: config.transports.iter().map(|choice| choice.profile.name.to_owned()).collect(),
@@ -255,7 +255,7 @@ impl Connections {
             wire_mtu,
             receive_window: Some(window::share(device.receive_window(wire_mtu), device.link.peers.len())),
             cap_packets: choice.profile.cap_packets,
-            falcon: falcon_word_of(device, &choice),
+            falcon: falcon_params_of(device, &choice),
             transports: vec![choice.profile.name.to_owned()],
         };
         let now = device.clock.now();
@@ -439,13 +439,13 @@ fn narrow_way_to(device: &Device, to: SocketAddr, config: &ConnectionConfig) -> 
 }
 
 /// See [`falcon_params`].
-fn falcon_word_of(device: &Device, choice: &TransportChoice) -> u32 {
+fn falcon_params_of(device: &Device, choice: &TransportChoice) -> u32 {
     falcon_params(&choice.profile, device.config.protection.as_ref())
 }
 
 /// Checks that both ends have the same Falcon settings; `theirs` is the other end's [`falcon_params`].
 fn check_falcon(device: &Device, to: SocketAddr, choice: &TransportChoice, theirs: u32) -> Result<(), ConnectError> {
-    let ours = falcon_word_of(device, choice);
+    let ours = falcon_params_of(device, choice);
     if ours == 0 || ours == theirs {
         return Ok(());
     }
